@@ -125,7 +125,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            return self.close(error.strerror or "connection lost")
+            return self.close(error.strerror or str(error) or "connection lost")
         if not count:
             return self.close("the peer closed the connection")
         self.heard_at = self._now()
@@ -402,7 +402,7 @@ class Connection:
                 self._loop.add_writer(self._fd, self._writable)
             return
         except OSError as error:
-            return self.close(error.strerror or "connection lost")
+            return self.close(error.strerror or str(error) or "connection lost")
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)

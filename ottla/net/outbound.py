@@ -334,7 +334,7 @@ class Outbound:
                 self._loop.add_writer(self._fd, self._write)
             return
         except OSError as error:
-            return self._lost(error.strerror or "connection lost")
+            return self._lost(error.strerror or str(error) or "connection lost")
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
@@ -348,7 +348,7 @@ class Outbound:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            return self._lost(error.strerror or "connection lost")
+            return self._lost(error.strerror or str(error) or "connection lost")
         if not count:
             return self._lost("the peer closed the connection")
         sock = self._sock

@@ -45,3 +45,35 @@ def test_a_long_frame_gets_its_memory_as_it_comes(monkeypatch: pytest.MonkeyPatc
 def test_a_length_that_is_too_large_or_negative_is_refused_before_its_frame_comes(length: bytes) -> None:
     with pytest.raises(Malformed, match="frame"):
         fed(AnswerFrames(10), length)
+
+
+@pytest.mark.parametrize("alert", [b"\x15\x03\x03\0\x02\x02\x46", b"\x15\x03\x01\0\x02\x02\x0a"])
+def test_a_tls_alert_is_named(alert: bytes) -> None:
+    with pytest.raises(Malformed, match=r"it speaks TLS: is security\.protocol=SSL or SASL_SSL missing"):
+        fed(AnswerFrames(), alert)
+
+
+@pytest.mark.parametrize("size", [4, 32 * 1024, 32 * 1024 + 1, 64 * 1024 - 4, 64 * 1024 - 3, 64 * 1024, 100_000])
+def test_frames_about_the_size_of_the_shared_buffer_come_whole(size: int) -> None:
+    bodies = [b"before", bytes(number % 251 for number in range(size)), b"behind"]
+    for most in (1, 1_000, LIMIT):
+        assert (
+            fed(AnswerFrames(LIMIT), b"".join(map(framed, bodies)), most if size < 200 or most > 1 else 999) == bodies
+        )
+
+
+def test_a_frame_may_be_kept_while_later_ones_come() -> None:
+    frames = AnswerFrames(LIMIT)
+    kept = []
+    for number in range(3):
+        for body in (bytes([number]) * 100, bytes([number]) * 200_000):
+            data = framed(body)
+            while data:
+                room = frames.room()
+                count = min(len(room), len(data))
+                room[:count] = data[:count]
+                data = data[count:]
+                kept += frames.filled(count)
+    assert [(frame[0], len(frame), len(set(bytes(frame)))) for frame in kept] == [
+        (number, size, 1) for number in range(3) for size in (100, 200_000)
+    ]

@@ -321,3 +321,23 @@ def test_memory_that_was_given_back_is_not_lent() -> None:
         assert memory.lent_bytes >= size
         memory.give_back(taken)
         assert memory.lent_bytes == 0
+
+
+def test_work_that_fails_is_told_and_does_not_hold_the_others(served: Served) -> None:
+    ran: list[str] = []
+    failures: list[object] = []
+    served.loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    queue = turns.Turns(served.loop)
+
+    def fail() -> None:
+        ran.append("fails")
+        raise RuntimeError("broken")
+
+    queue.wait(lambda: ran.append("first"))
+    queue.wait(fail)
+    queue.wait(lambda: ran.append("last"))
+    served.until(lambda: len(ran) == 3)
+    turn(served)
+    assert ran == ["first", "fails", "last"] and [str(each) for each in failures] == ["broken"]
+    queue.wait(lambda: ran.append("later"))
+    served.until(lambda: ran[-1] == "later")
