@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.amount import byte_count, instant, moment_ms, setting_value, span_ms
+from ottla.cli.amount import byte_count, counted, duration, instant, moment_ms, setting_value, size, span_ms
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,90 @@ def test_moments_have_zones_or_are_this_machines() -> None:
     ],
 )
 def test_amounts_in_settings_become_kafkas_numbers(name: str, text: str, value: str) -> None:
+    assert setting_value(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (-1, "-"),
+        (0, "0 B"),
+        (1_023, "1,023 B"),
+        (1_024, "1.0 KiB"),
+        (3_355_443, "3.2 MiB"),
+        (1 << 30, "1.0 GiB"),
+        (1 << 40, "1.0 TiB"),
+        (5_000 << 40, "5,000.0 TiB"),
+    ],
+)
+def test_a_size_is_shown_in_the_unit_that_fits(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (90_500, "1 min 30 s"),
+        (3_600_000, "1 h"),
+        (5_400_000, "1 h 30 min"),
+        (86_400_000, "1 d"),
+        (90_061_000, "1 d 1 h"),
+        (86_401_000, "1 d 1 s"),
+        (604_800_000, "7 d"),
+    ],
+)
+def test_a_span_is_shown_in_its_two_largest_units(milliseconds: int, text: str) -> None:
+    assert duration(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 records"), (1, "1 record"), (2, "2 records"), (1_000, "1,000 records")]
+)
+def test_a_number_agrees_with_its_noun(count: int, text: str) -> None:
+    assert counted(count, "record") == text
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [
+        (None, None),
+        (-1, None),
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_795_304_325_059, "2026-11-21T23:38:45.059Z"),
+        (1 << 62, f"@{1 << 62}"),
+    ],
+)
+def test_a_moment_is_shown_in_utc(timestamp: int | None, text: str | None) -> None:
+    assert instant(timestamp) == text
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("@", None), ("@-5", None), ("@1.5", None), (" @7 ", 7)])
+def test_milliseconds_since_1970_are_a_moment(text: str, milliseconds: int | None) -> None:
+    assert moment_ms(text) == milliseconds
+
+
+def test_now_is_a_moment() -> None:
+    before = time.time_ns() // 1_000_000
+    now = moment_ms("now")
+    assert now is not None and before <= now <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("linger.seconds", "5s", "5"),
+        ("linger.seconds", "1500ms", "1500ms"),
+        ("log.retention.minutes", "2h", "120"),
+        ("socket.buffer.size", "1KiB", "1024"),
+        ("leader.replication.throttled.rate", "1MB/s", "1000000"),
+        ("retention.bytes", " -1 ", " -1 "),
+        ("retention.bytes", "plenty", "plenty"),
+    ],
+)
+def test_amounts_are_read_in_the_unit_that_the_setting_names(name: str, text: str, value: str) -> None:
     assert setting_value(name, text) == value
