@@ -2,15 +2,22 @@
 
 import pytest
 
-from ottla.group.event import InitializeShareState
+from ottla.group.event import DeleteShareState, InitializeShareState
 from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.group.client import commit
 from tests.group.host import Host
 from tests.group.test_share_group import CLICKS, ORDERS, Sharer
 
@@ -86,3 +93,190 @@ def test_a_member_that_joins_while_offsets_are_being_set_does_not_set_them_back(
     assert one.assigned == {ORDERS: [0, 1, 2, 3]}
     assert {start for _, start in host.share_states.values()} == {7}
     assert host.coordinator.shard.share_requested_ms == {}, "an answered call is kept for good"
+
+
+def _altered(*topics: tuple[str, tuple[int, ...]], group_id: str = "g") -> AlterShareGroupOffsetsRequest:
+    """Start offsets of 7 for these partitions."""
+    return AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=name,
+                partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=i, start_offset=7) for i in indexes],
+            )
+            for name, indexes in topics
+        ],
+    )
+
+
+def _deleted(*topics: str, group_id: str = "g") -> DeleteShareGroupOffsetsRequest:
+    asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+    return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=asked)
+
+
+def _emptied(host: Host, *topics: str) -> None:
+    """A group that has the state of these topics and no members."""
+    one = Sharer(host, "one", list(topics))
+    one.beat()
+    one.leave()
+
+
+def _answered(host: Host, errors: dict[tuple[Uuid, int], KafkaError] | None = None) -> None:
+    """The share coordinator answers what it was asked."""
+    host.answer_share_calls(errors)
+    host.change_topics()
+
+
+def test_offsets_are_neither_set_nor_deleted_without_a_group_of_this_kind() -> None:
+    host = Host()
+    commit(host, {0: 1}, topic="orders")
+    classic = host.group()
+    before = len(host.log)
+    refused = {"": ErrorCode.INVALID_GROUP_ID, "g": ErrorCode.GROUP_ID_NOT_FOUND}
+    for group_id, code in refused.items():
+        assert host.call(_altered(("orders", (0,)), group_id=group_id), 0).error_code == code
+        assert host.call(_deleted("orders", group_id=group_id), 0).error_code == code
+    said = host.call(_altered(("orders", (0,))), 0).error_message
+    assert said == "Group g is not a share group."
+    assert host.call(_deleted("orders", group_id="none"), 0).error_message == "Group none not found."
+    assert (len(host.log), host.group(), host.share_calls) == (before, classic, [])
+
+
+def test_offsets_are_not_deleted_while_the_group_has_members() -> None:
+    host = Host()
+    Sharer(host, "one", ["orders"]).beat()
+    before = dict(host.share_states)
+    assert host.call(_deleted("orders"), 0).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert host.share_states == before and len(before) == 4
+
+
+def test_setting_offsets_of_nothing_that_there_is_writes_nothing_and_is_answered_at_once() -> None:
+    host = Host()
+    host.share_waits = True
+    answer = host.call(_altered(("none", (0,)), ("orders", (9, -1)), ("nothing", ())), 0)
+    said = [
+        (topic.topic_name, topic.topic_id, [(one.partition_index, one.error_code) for one in topic.partitions])
+        for topic in answer.responses
+    ]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert said == [("none", NO_UUID, [(0, unknown)]), ("orders", ORDERS, [(9, unknown), (-1, unknown)])]
+    words = {one.error_message for topic in answer.responses for one in topic.partitions}
+    assert words == {"This server does not host this topic-partition."}
+    assert (host.log, host.group(), host.share_calls) == ([], None, [])
+
+
+def test_an_error_of_one_partition_does_not_replace_that_of_another() -> None:
+    host = Host()
+    host.share_waits = True
+    ticket = host.ask(_altered(("orders", (0, 9))), 0)
+    assert host.group().initializing[ORDERS].partitions == {0}
+    error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    _answered(host, {(ORDERS, 0): error, (ORDERS, 9): error})
+    (answer,) = host.answers[ticket].responses
+    assert [one.error_code for one in answer.partitions] == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert host.group().initializing == host.group().initialized == {}
+
+
+def test_set_offsets_make_a_group_that_its_log_remembers() -> None:
+    host = Host()
+    assert host.call(_altered(("orders", (0, 2))), 0).error_code == 0
+    for group in (host.group(), host.replayed_group()):
+        assert {topic_id: held.partitions for topic_id, held in group.initialized.items()} == {ORDERS: {0, 2}}
+        assert group.initializing == {} and group.is_empty
+    host.call(_altered(("orders", (1,)), ("clicks", (0,))), 0)
+    held = {topic_id: named.partitions for topic_id, named in host.replayed_group().initialized.items()}
+    assert held == {ORDERS: {0, 1, 2}, CLICKS: {0}}
+
+
+def test_deleting_offsets_of_nothing_that_there_is_writes_nothing_and_is_answered_at_once() -> None:
+    host = Host()
+    _emptied(host, "orders")
+    host.share_waits, before = True, len(host.log)
+    answer = host.call(_deleted("clicks", "none"), 0)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(topic.topic_name, topic.error_code, topic.topic_id) for topic in answer.responses] == [
+        ("clicks", unknown, NO_UUID),
+        ("none", unknown, NO_UUID),
+    ]
+    assert answer.responses[1].error_message == "This server does not host this topic-partition."
+    assert (len(host.log), host.share_calls) == (before, [])
+
+
+def test_a_deletion_of_offsets_that_failed_is_done_by_the_next_one_with_all_its_partitions() -> None:
+    host = Host()
+    _emptied(host, "orders", "clicks")
+    host.share_waits = True
+    ticket = host.ask(_deleted("orders", "clicks"), 0)
+    assert host.waits(ticket)
+    assert host.replayed_group().deleting == {ORDERS, CLICKS} and host.replayed_group().initialized == {}
+    (call,) = host.share_calls
+    assert isinstance(call, DeleteShareState) and call.partitions == {ORDERS: [0, 1, 2, 3], CLICKS: [0, 1]}
+    _answered(host, {(ORDERS, 3): KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it moves")})
+    assert [(one.topic_id, one.error_code, one.error_message) for one in host.answers[ticket].responses] == [
+        (ORDERS, ErrorCode.COORDINATOR_NOT_AVAILABLE, "it moves"),
+        (CLICKS, 0, None),
+    ]
+    assert host.group().deleting == host.replayed_group().deleting == {ORDERS}
+    ticket = host.ask(_deleted("orders"), 0)
+    (call,) = host.share_calls
+    assert isinstance(call, DeleteShareState) and call.partitions == {ORDERS: range(4)}
+    _answered(host)
+    assert [one.error_code for one in host.answers[ticket].responses] == [0]
+    assert host.group().deleting == host.replayed_group().deleting == frozenset()
+
+
+def test_a_group_whose_state_is_begun_again_while_it_is_deleted_stays() -> None:
+    host = Host()
+    _emptied(host, "orders")
+    host.share_waits = True
+    ticket = host.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    altered = host.ask(_altered(("orders", (0,))), 0)
+    delete_call, alter_call = host.share_calls
+    host.share_calls[:] = [delete_call]
+    _answered(host)
+    assert host.answers[ticket].results[0].error_code == ErrorCode.GROUP_DELETION_FAILED
+    host.share_calls[:] = [alter_call]
+    _answered(host)
+    assert host.answers[altered].responses[0].partitions[0].error_code == 0
+    assert set(host.replayed_group().initialized) == {ORDERS}
+
+
+def test_a_group_without_state_is_deleted_at_once() -> None:
+    host = Host()
+    _emptied(host, "orders")
+    host.call(_deleted("orders"), 0)
+    host.share_waits = True
+    assert host.call(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == 0
+    assert host.share_calls == [] and host.group() is host.replayed_group() is None
+
+
+def test_a_group_that_is_deleted_takes_along_what_was_left_of_an_earlier_deletion() -> None:
+    host = Host()
+    _emptied(host, "orders", "clicks")
+    host.share_waits = True
+    host.ask(_deleted("orders"), 0)
+    _answered(host, {(ORDERS, 0): KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)})
+    host.topics.grow("orders", 5)
+    ticket = host.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    (call,) = host.share_calls
+    assert isinstance(call, DeleteShareState)
+    assert call.partitions == {CLICKS: [0, 1], ORDERS: range(5)}
+    _answered(host)
+    assert host.answers[ticket].results[0].error_code == 0 and host.replayed_group() is None
+
+
+def test_an_answer_for_a_group_that_is_gone_changes_nothing() -> None:
+    host = Host()
+    host.share_waits = True
+    host.ask(_altered(("orders", (0,))), 0)
+    (late,) = host.share_calls
+    host.share_calls.clear()
+    host.share_waits = False
+    assert host.call(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == 0
+    before = len(host.log)
+    host.share_calls.append(late)
+    _answered(host)
+    assert len(host.log) == before and host.group() is host.replayed_group() is None
