@@ -26,6 +26,7 @@ from ottla.group.rebalance import (
     park_join,
     prepare_rebalance,
     rebalance_or_complete,
+    remove_member,
 )
 from ottla.group.records.encode import classic_group_entry, empty_classic_group_entry
 from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState, Protocols
@@ -90,8 +91,11 @@ def _join(context: CommandContext, call: Called, group: ClassicGroup) -> None:
     request: JoinGroupRequest = call.request
     member_id = request.member_id
     if not _has_room(context, group, member_id):
-        group.remove(member_id)
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        context.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        remove_member(context, group, member_id)
+        # The others may have waited for this member alone.
+        complete_if_all_joined(context, group)
+        return
     if not group.supports(request.protocol_type, protocols_of(request)):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not member_id:
