@@ -8,12 +8,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.controller.acl import create_acls, delete_acls, describe_acls, filter_of
-from ottla.kernel.error import ErrorCode
+from ottla.controller.acl import _DELETIONS_MAX, create_acls, delete_acls, describe_acls, filter_of
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.describe_acls import DescribeAclsRequest
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from tests.controller.scene import Cluster
 
 NO_COLON = "no colon is present separating the principal type from the principal name"
 TOPIC, GROUP, CLUSTER = 2, 3, 4
@@ -181,3 +182,25 @@ def test_rules_are_shown_by_resource() -> None:
         (TOPIC, "t", 3, [("User:a", "*", READ, ALLOW), ("User:a", "h", WRITE, DENY)]),
         (GROUP, "t", 3, [("User:a", "*", READ, ALLOW)]),
     ]
+
+
+@pytest.mark.parametrize("count", [_DELETIONS_MAX, _DELETIONS_MAX + 1])
+def test_a_request_deletes_a_bounded_number_of_rules(count: int) -> None:
+    (rule,) = create(creation()).records
+    image: Any = Mock(acls={number: replace_id(rule, number.to_bytes(16, "big")) for number in range(count)})
+    request = DeleteAclsRequest(filters=[filter_by(), filter_by()])
+    if count > _DELETIONS_MAX:
+        with pytest.raises(KafkaError, match="more than 10000 ACLs would go in one request"):
+            delete_acls(image, request)
+    else:
+        assert len(delete_acls(image, request).records) == count
+
+
+def test_the_controller_makes_rules_and_deletes_them() -> None:
+    cluster = Cluster()
+    cluster.ask(CreateAclsRequest(creations=[creation(), creation(operation=WRITE)]))
+    assert [rule.operation for rule in cluster.image.acls.values()] == [READ, WRITE]
+    assert len({*cluster.image.acls}) == 2
+    answer = cluster.ask(DeleteAclsRequest(filters=[filter_by(operation=READ)]))
+    assert len(answer.filter_results[0].matching_acls) == 1
+    assert [rule.operation for rule in cluster.image.acls.values()] == [WRITE]

@@ -317,3 +317,47 @@ def test_one_name_among_others_that_collides_is_refused_alone(others: list[str])
         "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         **dict.fromkeys(others, ErrorCode.NONE),
     }
+
+
+def test_a_partition_that_is_placed_twice_makes_no_topic() -> None:
+    cluster = Cluster()
+    twice = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)]
+    result = cluster.create("flights", assignments=twice)
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "Found multiple manual partition assignments for partition 0",
+    )
+    assert "flights" not in cluster.image.topics
+
+
+def test_a_topic_that_stands_twice_gets_no_partitions_and_the_others_do() -> None:
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.create(name, num_partitions=1)
+    topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("a", "b", "a")]
+    answer = cluster.ask(CreatePartitionsRequest(topics=topics))
+    assert [(one.name, one.error_code, one.error_message) for one in answer.results] == [
+        ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
+        ("b", ErrorCode.NONE, None),
+    ]
+    assert {name: len(topic.partitions) for name, topic in cluster.image.topics.items()} == {"a": 1, "b": 2}
+
+
+def test_partitions_that_are_too_many_together_are_added_to_no_topic() -> None:
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.create(name, num_partitions=1)
+    topics = [CreatePartitionsTopic(name=name, count=6_000, assignments=None) for name in ("a", "b", "none")]
+    answer = cluster.ask(CreatePartitionsRequest(topics=topics))
+    assert {one.error_code for one in answer.results} == {ErrorCode.POLICY_VIOLATION}
+    assert all(one.error_message for one in answer.results)
+    assert {len(topic.partitions) for topic in cluster.image.topics.values()} == {1}
+
+
+def test_an_addition_that_is_only_checked_adds_nothing() -> None:
+    cluster = Cluster()
+    cluster.create("a", num_partitions=1)
+    topics = [CreatePartitionsTopic(name="a", count=2, assignments=None)]
+    answer = cluster.ask(CreatePartitionsRequest(topics=topics, validate_only=True))
+    assert answer.results[0].error_code == ErrorCode.NONE
+    assert len(cluster.image.topics["a"].partitions) == 1

@@ -151,3 +151,46 @@ def test_a_filter_that_cannot_be_is_refused_in_apaches_words(
     with pytest.raises(KafkaError, match=why) as raised:
         found(cluster.image, *components)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_quota_is_of_a_user_a_client_or_an_address(cluster: Cluster) -> None:
+    rate = {"producer_byte_rate": 5.0}
+    assert change(cluster, {}, rate) == "INVALID_REQUEST"
+    assert change(cluster, {"group": "g"}, rate) == "INVALID_REQUEST"
+    assert change(cluster, {"user": "ann", "group": "g"}, rate) == "INVALID_REQUEST"
+    assert found(cluster.image) == []
+    assert change(cluster, {"user": "ann", "client-id": "c"}, rate) == "NONE"
+    assert found(cluster.image) == [({"user": "ann", "client-id": "c"}, rate)]
+
+
+def test_a_strict_filter_leaves_out_entities_of_more_kinds(cluster: Cluster) -> None:
+    both: Names = {"user": "ann", "client-id": "c"}
+    ann: Names = {"user": "ann"}
+    for names in (both, ann, {"user": None}):
+        assert change(cluster, names, {"producer_byte_rate": 5.0}) == "NONE"
+
+    def names(*components: tuple[str, int, str | None], strict: bool = False) -> list[Names]:
+        return [entity for entity, _ in found(cluster.image, *components, strict=strict)]
+
+    assert names(("user", 0, "ann")) == [both, ann]
+    assert names(("user", 0, "ann"), strict=True) == [ann]
+    assert names(("user", 1, None)) == [{"user": None}]
+    assert names(("user", 2, None), strict=True) == [ann, {"user": None}]
+    assert names(("user", 2, None), ("client-id", 0, "c"), strict=True) == [both]
+    assert names(("user", 2, None), ("client-id", 1, None)) == []
+    assert len(names()) == 3 and names(strict=True) == []
+
+
+def test_a_change_that_is_only_checked_changes_nothing(cluster: Cluster) -> None:
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": 5.0}, validate_only=True) == "NONE"
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": 0.0}, validate_only=True) == "INVALID_REQUEST"
+    assert found(cluster.image) == []
+
+
+def test_a_quota_that_is_not_there_is_removed_without_a_record(cluster: Cluster) -> None:
+    before = len(cluster.log)
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": None}) == "NONE"
+    assert len(cluster.log) == before
+    change(cluster, {"user": "ann"}, {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0})
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": None, "consumer_byte_rate": 7.0}) == "NONE"
+    assert found(cluster.image) == [({"user": "ann"}, {"consumer_byte_rate": 7.0})]

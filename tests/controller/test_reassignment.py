@@ -5,6 +5,7 @@ import pytest
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api import alter_partition_reassignments as alter
 from ottla.wire.api import list_partition_reassignments as listing
+from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.controller.fleet import Fleet
 
 
@@ -143,3 +144,63 @@ def test_the_factor_stays_when_that_is_wanted(fleet: Fleet) -> None:
 def test_replicas_that_cannot_be_are_refused(fleet: Fleet) -> None:
     for replicas in ([], [1, 1], [9]):
         assert move(fleet, replicas)[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_partitions_of_one_request_fail_alone(fleet: Fleet) -> None:
+    partitions = [alter.ReassignablePartition(partition_index=index, replicas=[1, 2, 4]) for index in (-1, 0, 1)]
+    topics = [alter.ReassignableTopic(name=name, partitions=partitions) for name in ("none", "flights")]
+    response = fleet.ask(alter.AlterPartitionReassignmentsRequest(topics=topics))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        (topic.name, [(one.partition_index, one.error_code, one.error_message) for one in topic.partitions])
+        for topic in response.responses
+    ] == [
+        ("none", [(index, unknown, "Unable to find a topic named none.") for index in (-1, 0, 1)]),
+        (
+            "flights",
+            [
+                (-1, unknown, "Unable to find partition flights:-1."),
+                (0, ErrorCode.NONE, None),
+                (1, unknown, "Unable to find partition flights:1."),
+            ],
+        ),
+    ]
+    assert response.error_code == ErrorCode.NONE
+    assert fleet.partition("flights").adding_replicas == (4,)
+
+
+def test_moves_are_listed_where_they_are_asked_for(fleet: Fleet) -> None:
+    fleet.topic("trains", [1, 2, 3], [1, 2, 3], [1, 2, 3])
+    trains = alter.ReassignableTopic(
+        name="trains",
+        partitions=[alter.ReassignablePartition(partition_index=index, replicas=[3, 4]) for index in (0, 2)],
+    )
+    fleet.ask(alter.AlterPartitionReassignmentsRequest(topics=[trains]))
+
+    def listed(asked: dict[str, list[int]] | None) -> dict[str, list[int]]:
+        topics = (
+            None
+            if asked is None
+            else [
+                listing.ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+                for name, indexes in asked.items()
+            ]
+        )
+        found = fleet.ask(listing.ListPartitionReassignmentsRequest(topics=topics)).topics
+        return {topic.name: [one.partition_index for one in topic.partitions] for topic in found}
+
+    assert listed(None) == {"trains": [0, 2]}
+    assert listed({"trains": [1, 2, 7], "none": [0], "flights": [0]}) == {"trains": [2]}
+    assert listed({"trains": []}) == listed({}) == {}
+    (shown, _) = moving(fleet)[0].partitions
+    assert (shown.replicas, shown.adding_replicas, shown.removing_replicas) == ([3, 4, 1, 2], [4], [1, 2])
+
+
+def test_a_move_without_an_old_replica_left_is_not_taken_back(fleet: Fleet) -> None:
+    """A log of an older version may say so; there is nothing to go back to."""
+    topic_id = fleet.image.topics["flights"].topic_id
+    fleet.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, adding_replicas=[1, 2, 3])])
+    code, why = move(fleet, None)
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert why == "Invalid replica assignment: addingReplicas contains all replicas."
+    assert fleet.partition("flights").adding_replicas == (1, 2, 3)

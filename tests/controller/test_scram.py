@@ -101,3 +101,32 @@ def test_levels_before_3_5_know_no_credentials() -> None:
     }
     assert not cluster.image.scram
     assert change(Cluster(features={"metadata.version": 11}), credential("user")) == {"user": "NONE"}
+
+
+def test_a_user_of_three_changes_is_told_once_and_the_others_are_made(cluster: Cluster) -> None:
+    change(cluster, credential("ann", SHA_512))
+    told = change(
+        cluster, credential("ann"), credential("bob"), credential("ann", SHA_512, 8192), delete=(("ann", SHA_512),)
+    )
+    assert told == {"ann": "DUPLICATE_RESOURCE", "bob": "NONE"}
+    assert described(cluster) == {"ann": [(SHA_512, 4096)], "bob": [(SHA_256, 4096)]}
+
+
+def test_a_credential_is_kept_as_it_was_sent(cluster: Cluster) -> None:
+    one = credential("ann", SHA_512, 5000)
+    change(cluster, one)
+    record = cluster.image.scram["ann", SHA_512]
+    assert (record.salt, record.iterations) == (one.salt, 5000)
+    client_key = hmac.digest(bytes(one.salted_password), b"Client Key", "sha512")
+    assert record.stored_key == hashlib.sha512(client_key).digest()
+    assert record.server_key == hmac.digest(bytes(one.salted_password), b"Server Key", "sha512")
+
+
+def test_a_user_that_is_not_there_is_said_beside_those_that_are(cluster: Cluster) -> None:
+    change(cluster, credential("ann"))
+    assert described(cluster, "bob", "ann") == {"bob": "RESOURCE_NOT_FOUND", "ann": [(SHA_256, 4096)]}
+    assert change(cluster, delete=(("ann", SHA_512), ("", SHA_256), ("bob", 9))) == {
+        "ann": "RESOURCE_NOT_FOUND",
+        "": "UNACCEPTABLE_CREDENTIAL",
+        "bob": "UNSUPPORTED_SASL_MECHANISM",
+    }
