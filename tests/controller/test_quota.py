@@ -166,11 +166,12 @@ def test_a_quota_is_of_a_user_a_client_or_an_address(cluster: Cluster) -> None:
 def test_a_strict_filter_leaves_out_entities_of_more_kinds(cluster: Cluster) -> None:
     both: Names = {"user": "ann", "client-id": "c"}
     ann: Names = {"user": "ann"}
-    for names in (both, ann, {"user": None}):
-        assert change(cluster, names, {"producer_byte_rate": 5.0}) == "NONE"
+    default: Names = {"user": None}
+    for entity in (both, ann, default):
+        assert change(cluster, entity, {"producer_byte_rate": 5.0}) == "NONE"
 
     def names(*components: tuple[str, int, str | None], strict: bool = False) -> list[Names]:
-        return [entity for entity, _ in found(cluster.image, *components, strict=strict)]
+        return [each for each, _ in found(cluster.image, *components, strict=strict)]
 
     assert names(("user", 0, "ann")) == [both, ann]
     assert names(("user", 0, "ann"), strict=True) == [ann]

@@ -19,7 +19,7 @@ from ottla.wire.record.security import DelegationTokenRecord, RemoveDelegationTo
 from tests.controller.scene import Cluster, server_settings
 
 LIFETIME_MS, EXPIRY_MS, NOW_MS = 10_000, 3_000, 1_000
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "delegation_token_secret_key": "a secret",
     "delegation_token_max_lifetime_ms": str(LIFETIME_MS),
     "delegation_token_expiry_time_ms": str(EXPIRY_MS),

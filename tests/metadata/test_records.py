@@ -186,7 +186,7 @@ def test_a_topic_goes_with_its_settings_and_one_of_its_name_begins_with_none() -
     assert with_config.config(TOPIC, "a") == {"retention.ms": "8"}
     assert image.config(TOPIC, "a") == {"retention.ms": "5"}, "an image never changes"
     gone = replayed([config("a", "9"), record.RemoveTopicRecord(topic_id=A)], image)
-    assert gone.topics == gone.topic_names == {} and gone.config(TOPIC, "a") == {}
+    assert not gone.topics and not gone.topic_names and gone.config(TOPIC, "a") == {}
     assert set(gone.touched_topics(image)) == {"a"} and gone.changed_configs(image, TOPIC) == ["a"]
 
 
