@@ -126,10 +126,10 @@ def test_a_timeout_that_has_no_producer_id_to_end_with_is_tried_again() -> None:
     scene.now_ms += 100_000
     now = Now(scene.now_ms, scene.now_ms)
     assert scene.machine.step(TimedOut("t"), now) == []
-    assert scene.machine.transactions["t"].state is State.ONGOING
+    assert scene.state() is State.ONGOING
     scene.has_ids = True
     scene.carry_out(scene.machine.step(TimePassed(), now))
-    assert scene.machine.transactions["t"].state is State.COMPLETE_ABORT
+    assert scene.state() is State.COMPLETE_ABORT
     assert scene.machine.transactions["t"].producer_id == 1001
 
 

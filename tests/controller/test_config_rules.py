@@ -1,0 +1,162 @@
+"""What the controller refuses of changed settings, resource by resource, and lists that grow and shrink."""
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.wire.api import incremental_alter_configs as incremental
+from tests.controller.scene import Cluster
+from tests.controller.test_config import APPEND, DELETE, OK, SET, SUBTRACT, change, replace
+
+LONGEST = 32767
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    one = Cluster()
+    one.create("flights", configs={"retention.ms": "1000"})
+    return one
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "code", "words"),
+    [
+        (TOPIC, "", "retention.ms", "1", "INVALID_REQUEST", "Default topic resources are not allowed."),
+        (TOPIC, "a b", "retention.ms", "1", "INVALID_TOPIC_EXCEPTION", ""),
+        (TOPIC, "none", "retention.ms", "1", "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'none' does not exist."),
+        (TOPIC, "none", "retention.ms", "x", "INVALID_CONFIG", "Invalid value x for configuration retention.ms"),
+        (GROUP, "", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST", "Default group resources"),
+        (GROUP, "g", "consumer.session.timeout.ms", "1", "INVALID_CONFIG", "consumer.session.timeout.ms must be"),
+        (CLIENT_METRICS, "", "interval.ms", "1000", "INVALID_REQUEST", "Subscription name can't be empty"),
+        (CLIENT_METRICS, "m", "interval.ms", "3600001", "INVALID_REQUEST", "Invalid value 3600001 for interval.ms"),
+        (CLIENT_METRICS, "m", "match", "client_id", "INVALID_CONFIG", "Illegal client matching pattern: client_id"),
+        (CLIENT_METRICS, "m", "match", "a=b=c", "INVALID_CONFIG", "Illegal client matching pattern: a=b=c"),
+        (BROKER, "1", "log.retention.ms", "0", "INVALID_REQUEST", ""),
+        (BROKER, "", "log.roll.ms", "0", "INVALID_REQUEST", ""),
+        (
+            BROKER,
+            "7",
+            "log.cleaner.threads",
+            "1",
+            "INVALID_REQUEST",
+            "Unexpected broker id, expected 1, but received 7",
+        ),
+        (BROKER, "x", "log.cleaner.threads", "1", "INVALID_REQUEST", "Node id must be an integer, but it is: x"),
+        (3, "c", "a", "b", "INVALID_REQUEST", "Unknown resource type 3"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_and_writes_nothing(
+    cluster: Cluster, kind: int, name: str, key: str, value: str, code: str, words: str
+) -> None:
+    before = len(cluster.log)
+    said, message = change(cluster, kind, name, (key, SET, value))
+    assert (said, (message or "")[: len(words)]) == (code, words)
+    assert len(cluster.log) == before
+
+
+@pytest.mark.parametrize(("key", "value"), [("interval.ms", "100"), ("interval.ms", "3600000"), ("match", "")])
+def test_the_bounds_of_client_metrics_belong_to_them(cluster: Cluster, key: str, value: str) -> None:
+    assert change(cluster, CLIENT_METRICS, "m", (key, SET, value)) == OK
+    both = "client_id=a.*, client_software_version = [0-9]+"
+    assert change(cluster, CLIENT_METRICS, "m", ("match", SET, both)) == OK
+
+
+@pytest.mark.parametrize(("length", "code"), [(LONGEST, "NONE"), (LONGEST + 1, "INVALID_CONFIG")])
+def test_a_value_is_no_longer_than_an_old_answer_can_tell(cluster: Cluster, length: int, code: str) -> None:
+    assert change(cluster, CLIENT_METRICS, "m", ("metrics", SET, "x" * length))[0] == code
+    result = cluster.create("trains", configs={"leader.replication.throttled.replicas": ",".join(["1:1"] * 9_000)})
+    assert ErrorCode(result.error_code) is ErrorCode.INVALID_CONFIG
+
+
+def test_a_node_that_is_the_controller_or_registered_has_settings_of_its_own() -> None:
+    cluster = Cluster(brokers=2, node_id="3000")
+    for name in ("1", "2", "3000"):
+        assert change(cluster, BROKER, name, ("log.cleaner.threads", SET, "2")) == OK
+    assert sorted(cluster.image.config_names(BROKER)) == ["", "1", "2", "3000"]
+    assert change(cluster, BROKER, "3", ("log.cleaner.threads", SET, "2"))[0] == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("operations", "after"),
+    [
+        ([(APPEND, "1:1,2:2")], "0:0,1:1,2:2"),
+        ([(APPEND, "0:0")], "0:0"),
+        ([(APPEND, "1:1,1:1")], "0:0,1:1"),
+        ([(SUBTRACT, "0:0")], ""),
+        ([(SUBTRACT, "9:9")], "0:0"),
+        ([(APPEND, "1:1"), (SUBTRACT, "0:0")], "1:1"),
+    ],
+)
+def test_a_list_of_a_topic_grows_and_shrinks(cluster: Cluster, operations: list[tuple[int, str]], after: str) -> None:
+    key = "leader.replication.throttled.replicas"
+    change(cluster, TOPIC, "flights", (key, SET, "0:0"))
+    for operation, value in operations:
+        assert change(cluster, TOPIC, "flights", (key, operation, value)) == OK
+    assert cluster.image.config(TOPIC, "flights")[key] == after
+
+
+def test_a_list_of_the_nodes_grows_from_what_the_file_says() -> None:
+    cluster = Cluster(log_cleanup_policy="compact")
+    assert change(cluster, BROKER, "", ("log.cleanup.policy", APPEND, "delete")) == OK
+    assert cluster.image.config(BROKER, "")["log.cleanup.policy"] == "compact,delete"
+    assert change(cluster, BROKER, "1", ("log.cleanup.policy", SUBTRACT, "none")) == OK
+    assert cluster.image.config(BROKER, "1")["log.cleanup.policy"] == "compact"
+    assert change(cluster, GROUP, "g", ("share.auto.offset.reset", APPEND, "latest"))[0] == "INVALID_CONFIG"
+
+
+def test_what_a_topic_has_already_grows_from_the_nodes_settings() -> None:
+    cluster = Cluster(log_cleanup_policy="compact")
+    cluster.create("flights")
+    assert change(cluster, TOPIC, "flights", ("cleanup.policy", APPEND, "delete")) == OK
+    assert cluster.image.config(TOPIC, "flights")["cleanup.policy"] == "compact,delete"
+
+
+def test_directories_are_cordoned_from_a_level_on() -> None:
+    for level, code in ((CORDONED_DIRECTORIES_FROM - 1, "INVALID_CONFIG"), (CORDONED_DIRECTORIES_FROM, "NONE")):
+        cluster = Cluster(features={"metadata.version": level})
+        said, words = change(cluster, BROKER, "1", ("cordoned.log.dirs", SET, "/data"))
+        assert said == code
+        assert not words or words == (
+            "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        )
+
+
+def test_the_old_request_refuses_what_has_no_value_or_stands_twice(cluster: Cluster) -> None:
+    assert replace(cluster, TOPIC, "flights", {"retention.ms": None, "segment.ms": None}) == (
+        "INVALID_REQUEST",
+        "Null value not supported for : retention.ms, segment.ms",
+    )
+    assert cluster.image.config(TOPIC, "flights") == {"retention.ms": "1000"}
+    assert replace(cluster, BROKER, "9", {"log.cleaner.threads": "1"})[0] == "INVALID_REQUEST"
+    assert replace(cluster, BROKER, "1", {"log.cleaner.threads": "2"}) == OK
+    assert replace(cluster, BROKER, "1", {"log.cleaner.dedupe.buffer.size": "134217729"}) == OK
+    assert cluster.image.config(BROKER, "1") == {"log.cleaner.dedupe.buffer.size": "134217729"}
+
+
+def test_a_deleted_setting_needs_no_value_and_one_that_is_set_does(cluster: Cluster) -> None:
+    resources = [
+        incremental.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name="flights",
+            configs=[
+                incremental.AlterableConfig(name="retention.ms", config_operation=DELETE, value=None),
+                incremental.AlterableConfig(name="cleanup.policy", config_operation=APPEND, value=None),
+                incremental.AlterableConfig(name="segment.ms", config_operation=SET, value=None),
+            ],
+        )
+    ]
+    (answer,) = cluster.ask(incremental.IncrementalAlterConfigsRequest(resources=resources)).responses
+    assert answer.error_message == "Null value not supported for : cleanup.policy, segment.ms"
+    assert cluster.image.config(TOPIC, "flights") == {"retention.ms": "1000"}
+
+
+def test_only_a_change_that_counts_for_this_node_is_checked_against_its_other_settings(cluster: Cluster) -> None:
+    """Settings that contradict each other are refused wherever each of them is set."""
+    lag = "log.cleaner.min.compaction.lag.ms"
+    assert change(cluster, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "100")) == OK
+    code, words = change(cluster, BROKER, "1", (lag, SET, "101"))
+    assert code == "INVALID_REQUEST" and (words or "").startswith(f"{lag}=101 is more than")
+    assert change(cluster, BROKER, "1", (lag, SET, "100")) == OK
+    assert change(cluster, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "99"))[0] == "INVALID_REQUEST"
+    assert change(cluster, BROKER, "", (lag, SET, "101")) == OK, "this node has a value of its own"
