@@ -171,7 +171,8 @@ def test_newcomers_prolong_the_first_rebalance_up_to_the_rebalance_timeout(rebal
     host.pass_ms(999)
     assert first.waits
     host.pass_ms(1)
-    assert not first.waits and host.group().state is ClassicState.COMPLETING_REBALANCE
+    assert first.joined().error_code == NONE
+    assert host.group().state is ClassicState.COMPLETING_REBALANCE
 
 
 def test_a_round_in_which_nobody_joins_ends_the_first_rebalance() -> None:
