@@ -21,6 +21,7 @@ class _Driver:
     def __init__(self, partition: Any, pieces: int, fails: bool) -> None:
         self.partition, self._pieces, self._fails = partition, pieces, fails
         self.on_failure: Any = None
+        self.refusals: Any = None
         self.told: list[str] = []
 
     def load(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.coordinators.parts import CoordinatorParts
+from ottla.broker.coordinators.refusals import Refusals
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import coordinator_partition
 from ottla.replica.partition import Partition
@@ -105,11 +106,13 @@ class Coordinators(ABC, Generic[D]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loads else ErrorCode.NOT_COORDINATOR)
         return driver
 
-    def lead(self, partition: Partition) -> None:
-        """Load the coordinator of a partition that this node leads now."""
+    def lead(self, partition: Partition, refusals: Refusals | None = None) -> None:
+        """Load the coordinator of a partition that this node leads now; `refusals` are its failed predecessor's."""
         index = partition.tp.partition
         self._retries.pop(index, None)
         driver = self.make(partition)
+        if refusals is not None:
+            driver.refusals = refusals
         idle = not self._loading
         self._loading[index] = driver, driver.load()
         self._load(index)
@@ -133,7 +136,7 @@ class Coordinators(ABC, Generic[D]):
             # A log that cannot be read must not keep other coordinators from loading.
             _log.exception("cannot load the coordinator of %s; will retry", driver.partition.tp)
             del self._loading[index]
-            return self._retry(driver.partition)
+            return self._retry(driver)
         self._drivers[index] = driver
         driver.on_failure = self._replace
         driver.begin()
@@ -142,9 +145,10 @@ class Coordinators(ABC, Generic[D]):
         index = driver.partition.tp.partition
         if self._drivers.get(index) is driver:
             self.resign(index)
-            self._retry(driver.partition)
+            self._retry(driver)
 
-    def _retry(self, partition: Partition) -> None:
+    def _retry(self, driver: Driver[Any]) -> None:
+        partition = driver.partition
         if self.parts.leadership.partitions.get(partition.tp) is not partition:
             # Its directory has failed.
             return
@@ -153,7 +157,7 @@ class Coordinators(ABC, Generic[D]):
         if failed is not partition:
             seconds = _RETRY_SECONDS
         self._backoff[index] = partition, min(2 * seconds, _RETRY_SECONDS_MAX)
-        self._retries[index] = self.runtime.loop.call_later(seconds, self.lead, partition)
+        self._retries[index] = self.runtime.loop.call_later(seconds, self.lead, partition, driver.refusals)
 
     def resign(self, index: int) -> None:
         """End the coordinator of a partition that this node no longer leads."""

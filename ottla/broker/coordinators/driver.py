@@ -18,7 +18,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from itertools import count
 from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from ottla.broker.coordinators.refusals import TOO_LARGE, Refusals
 from ottla.coordinator.contract import (
     Append,
     Called,
@@ -46,13 +46,10 @@ from ottla.wire.batch import Batch, build, check, read
 if TYPE_CHECKING:
     from ottla.broker.coordinators.parts import CoordinatorParts
 
-_log = logging.getLogger("ottla.broker")
 #: When to retry a write of the coordinator's own, below min.insync.replicas for example (Apache Kafka's backoff).
 RETRY_SECONDS = 0.5
 _BASE_OFFSET = Struct(">q")
-#: The log refuses these records before anything is written, and may accept others.
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-_REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, *_TOO_LARGE)
+_REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, *TOO_LARGE)
 #: Size of a piece of a log being loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
@@ -75,6 +72,7 @@ class Driver(ABC, Generic[M]):
         self._log_dirs = parts.log_dirs
         self.partition = partition
         self.machine = machine
+        self.refusals = Refusals(partition.tp)
         self._tickets = count()
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -196,10 +194,12 @@ class Driver(ABC, Generic[M]):
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
                     self._answer(answer, effect.response if failed is None else _client_error(failed))
-            elif failed is None or (failed.code in _TOO_LARGE and isinstance(effect, Append) and effect.independent):
+            elif failed is None or (failed.code in TOO_LARGE and isinstance(effect, Append) and effect.independent):
                 failed = self._attempt(effect, now_ms) or failed
         if failed is None:
-            return
+            if any(isinstance(effect, Append) for effect in effects):
+                self.refusals.appended(self._steps[0])
+            return None
         if failed.code not in _REFUSED:
             return self._fail()
         event = self._steps[0]
@@ -301,7 +301,7 @@ class Driver(ABC, Generic[M]):
             failed = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         else:
             return None
-        _log.error("cannot append to %s: %s", self.partition.tp, failed.message)
+        self.refusals.refused(self._steps[0], failed)
         return failed
 
     def _append_all(self, effect: Append, now_ms: int) -> None:
@@ -312,7 +312,7 @@ class Driver(ABC, Generic[M]):
             try:
                 self._append(entries, effect.producer_id, effect.producer_epoch, now_ms)
             except KafkaError as error:
-                if error.code not in _TOO_LARGE:
+                if error.code not in TOO_LARGE:
                     raise
                 too_large = error
         if too_large is not None:
