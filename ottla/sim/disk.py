@@ -5,8 +5,10 @@ Rules:
   then, one by one, whether it is kept, lost, or torn at a sector. So a later write may survive an earlier one.
 - `sync_directory` makes a directory's names durable (created, renamed, removed); of the changes since then, a crash
   keeps a prefix, as a journal does.
-- Faults: a sync that fails (once; the next crash loses the data, as on Linux), a full disk (a write may be partial), a
-  crash before the n-th effect, directories that return only EIO.
+- Faults: a sync that fails (once), a full disk (a write may be partial), a crash before the n-th effect, directories
+  that return only EIO.
+- A sync that fails loses or tears some of its writes, as the seed decides. As on Linux, readers see them until the next
+  crash, and no later sync writes them.
 - After a crash, all open files are dead: using one is a bug of the test.
 
 Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
@@ -41,13 +43,18 @@ class _Inode:
         self.pending: list[tuple[int, bytes | None]] = []
 
     def keep(self) -> None:
-        """Make the content durable."""
-        self.durable = bytearray(self.content)
+        """Make the pending writes durable."""
+        for position, data in self.pending:
+            _apply_write(self.durable, position, data)
         self.pending.clear()
 
-    def lose(self) -> None:
-        """Fail a sync: the kernel marks the pages clean, so a second sync succeeds without writing anything."""
-        self.pending = [(position, data) for position, data in self.pending if data is None]
+    def lose(self, rng: Rng) -> None:
+        """Fail a sync: the kernel marks the pages clean, so no later sync writes what was lost."""
+        pending, self.pending = self.pending, []
+        for position, data in pending:
+            left = data if data is None else _survivor(position, data, rng)
+            if data is None or left is not None:
+                self.pending.append((position, left))
 
 
 class _Directory:
@@ -115,7 +122,7 @@ class SimFile:
         inode = self._alive()
         self._disk.effect()
         if self._disk.sync_fails():
-            inode.lose()
+            inode.lose(self._disk.rng)
         elif not inode.failed:
             return inode.keep()
         inode.failed = False
@@ -158,7 +165,7 @@ class SimDisk:
     """The file system of one simulated machine."""
 
     def __init__(self, rng: Rng, *, bytes_max: int | None = None) -> None:
-        self._rng = rng
+        self.rng = rng
         self._root = _Directory()
         self._bytes_max = bytes_max
         self._locks: set[str] = set()
@@ -260,8 +267,8 @@ class SimDisk:
         if self.sync_fails():
             dirty = [inode for inode in inodes if inode.pending]
             if dirty:
-                lost = dirty[self._rng.randrange(len(dirty))]
-                lost.lose()
+                lost = dirty[self.rng.randrange(len(dirty))]
+                lost.lose(self.rng)
                 lost.failed = True
             raise OSError(errno.EIO, "the simulated disk could not write")
         for inode in inodes:
@@ -347,7 +354,7 @@ class SimDisk:
         self._settle(self._root)
 
     def _settle(self, directory: _Directory) -> None:
-        kept = self._rng.randrange(len(directory.pending) + 1)
+        kept = self.rng.randrange(len(directory.pending) + 1)
         for names in directory.pending[:kept]:
             _apply(directory.durable, names)
         directory.pending.clear()
@@ -360,21 +367,13 @@ class SimDisk:
 
     def _settle_file(self, inode: _Inode) -> None:
         for position, data in inode.pending:
-            fate = self._rng.randrange(3)
-            if fate == 0:
-                continue
             if data is None:
-                _truncate(inode.durable, position)
-            elif fate == 1 or len(data) <= 1:
-                _write(inode.durable, position, data)
-            else:
-                # Torn at the end of a sector, or anywhere if the write is within one.
-                sectors = (position + len(data)) // SECTOR_BYTES - position // SECTOR_BYTES
-                if sectors:
-                    cut = (position // SECTOR_BYTES + 1 + self._rng.randrange(sectors)) * SECTOR_BYTES - position
-                else:
-                    cut = self._rng.randrange(len(data))
-                _write(inode.durable, position, data[:cut])
+                if self.rng.randrange(3):
+                    _truncate(inode.durable, position)
+                continue
+            left = _survivor(position, data, self.rng)
+            if left is not None:
+                _write(inode.durable, position, left)
         inode.pending.clear()
         inode.failed = False
         inode.content = bytearray(inode.durable)
@@ -417,12 +416,34 @@ def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name]
 
 
+def _apply_write(content: bytearray, position: int, data: bytes | None) -> None:
+    """Write, or truncate to `position` if there is no data."""
+    if data is None:
+        _truncate(content, position)
+    else:
+        _write(content, position, data)
+
+
 def _apply(names: dict[str, _Inode | _Directory], change: dict[str, _Inode | _Directory | None]) -> None:
     for name, found in change.items():
         if found is None:
             names.pop(name, None)
         else:
             names[name] = found
+
+
+def _survivor(position: int, data: bytes, rng: Rng) -> bytes | None:
+    """The part of a write that reaches the disk: all of it, its beginning, or None if it is lost."""
+    fate = rng.randrange(3)
+    if fate == 0:
+        return None
+    if fate == 1 or len(data) <= 1:
+        return data
+    # Torn at the end of a sector, or anywhere if the write is within one.
+    sectors = (position + len(data)) // SECTOR_BYTES - position // SECTOR_BYTES
+    if sectors:
+        return data[: (position // SECTOR_BYTES + 1 + rng.randrange(sectors)) * SECTOR_BYTES - position]
+    return data[: rng.randrange(len(data))]
 
 
 def _write(content: bytearray, position: int, data: bytes) -> None:

@@ -104,18 +104,27 @@ def test_the_same_seed_is_the_same_history() -> None:
     assert history(7) != history(8)
 
 
-def test_a_sync_that_fails_loses_the_bytes_even_if_the_next_one_succeeds() -> None:
-    disk = _disk(1)
-    file = disk.open("/d/a", create=True)
-    file.sync()
-    disk.sync_directory("/d")
-    file.write(b"x", 0)
-    disk.syncs_to_fail = 1
-    with pytest.raises(OSError) as caught:
+def test_a_sync_that_fails_loses_writes_by_the_seed_even_if_the_next_one_succeeds() -> None:
+    seen = set()
+    for seed in range(40):
+        disk = _disk(seed)
+        file = disk.open("/d/a", create=True)
         file.sync()
-    assert caught.value.errno == errno.EIO
-    disk.crash()
-    assert _content(disk, "/d/a") == b""
+        disk.sync_directory("/d")
+        for number in range(2):
+            file.write(b"lost?" * 200, number * 1000)
+        disk.syncs_to_fail = 1
+        with pytest.raises(OSError) as caught:
+            file.sync()
+        assert caught.value.errno == errno.EIO
+        file.write(b"later", 2000)
+        file.sync()
+        assert file.read(2000, 0) == b"lost?" * 400, "the page cache has it"
+        disk.crash()
+        content = _content(disk, "/d/a")
+        assert content is not None and content[2000:] == b"later", "what a sync wrote is there"
+        seen.add(tuple(content[start : start + 1000].count(b"lost?") for start in (0, 1000)))
+    assert {(0, 0), (0, 200), (200, 0), (200, 200)} < seen, "each is kept, lost or torn"
 
 
 def test_a_full_disk_refuses_growth_and_allows_the_rest() -> None:
