@@ -55,7 +55,8 @@ help:
 	@echo '                    traces), and random histories of the quorum (SEEDS=200)'
 	@echo 'make world          nodes and clients on simulated hosts; links and clocks fail'
 	@echo '                    (SEEDS=50 FIRST=1 PROFILE=replicated; JOBS=2 in parallel; RESUME=1 continues, RESUME=any'
-	@echo '                    also leaves out what ran at other commits)'
+	@echo '                    leaves out what ran at other commits, too; SEEDS=1 HISTORY=file.edn with PROFILE=replicated'
+	@echo '                    or ten-minutes)'
 	@echo 'make crash          kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 in parallel, RESUME=1 continues)'
 	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; NODES=3: a cluster; RESUME=1)'
 	@echo 'make chaos          three nodes as processes: cut off, killed, paused, disks full (needs root;'
@@ -210,8 +211,9 @@ scenes: $(VENV)/.dev
 	@$(PY) -m pytest -q $(wildcard tests/*/test_scenes.py) $(ARGS)
 	@$(PY) -m tests.raft.random_history --seeds 1-$(SEEDS)
 
+# HISTORY=file.edn writes the operations of one seed in the format of Jepsen's kafka workload.
 world: $(VENV)/.dev
-	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume $(if $(filter any,$(RESUME)),any,here) --once) --jobs $(JOBS) $(ARGS)
+	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume $(if $(filter any,$(RESUME)),any,here) --once) --jobs $(JOBS) $(if $(HISTORY),--history '$(HISTORY)') $(ARGS)
 
 # It uses network namespaces and needs root, iproute2, nftables and libfaketime. NODES=apache runs the same against
 # Apache Kafka, HISTORY=file.edn writes all operations in the format of Jepsen's kafka workload, BROKEN=name plants a

@@ -1,10 +1,12 @@
 """`make world SEEDS=n PROFILE=name`: histories of a simulated world, each in two processes whose traces must be equal.
 
     python -m tests.world --profile replicated --seeds 50 [--first 1] [--once] [--resume] [--jobs 2]
+    python -m tests.world --profile replicated --seeds 1 [--first 1] --history file.edn
 
 A line a seed: its trace, what was acknowledged, which faults there were. A broken promise is raised with its seed.
 `--once` runs each seed once. `--jobs` runs that many seeds at a time. `--resume` notes each seed, and leaves out those
-that ran at this commit before; `--resume any` also those of other commits (`tests/world/ran.py`).
+that ran at this commit before; `--resume any` also those of other commits (`tests/world/ran.py`). `--history` writes
+the operations of the clients of one seed in the shape of Jepsen's kafka workload, also of a broken promise.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 
 from ottla.kernel.named import NamedTuple
 from tests import evidence
 from tests.world import ran
-from tests.world.profile import PROFILES
+from tests.world.profile import PROFILES, RECORDED
 
 
 class Played(NamedTuple):
@@ -49,7 +52,11 @@ def main() -> int:
         "--resume", nargs="?", const="here", choices=("here", "any"), help="leave out what ran; note what runs"
     )
     parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at a time")
+    parser.add_argument("--history", type=Path, default=None, help="a file for all operations of one seed")
     asked = parser.parse_args()
+    if asked.history is not None and (refusal := _refusal(asked)):
+        print(f"world: {refusal}", file=sys.stderr)
+        return 2
     # Clients that cannot reach a killed node say so; here that is no news.
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     # As a node does it: the heap of several nodes is large, and otherwise walked all the time.
@@ -64,7 +71,7 @@ def main() -> int:
         seeds = left
     other = None if asked.once else _other(asked.profile, asked.first, asked.seeds, asked.jobs)
     played = []
-    for history in _play_all(asked.profile, seeds, asked.jobs):
+    for history in _play_all(asked.profile, seeds, asked.jobs, asked.history):
         played.append(history)
         count = sum(history.faults.values())
         what = ", ".join(f"{kind} {count}" for kind, count in sorted(history.faults.items()))
@@ -85,6 +92,15 @@ def main() -> int:
     return 0
 
 
+def _refusal(asked: argparse.Namespace) -> str | None:
+    """Why there can be no file of operations, or None."""
+    if asked.profile not in RECORDED:
+        return f"PROFILE={asked.profile} has no HISTORY (expected {' or '.join(RECORDED)})"
+    if asked.seeds != 1 or asked.resume:
+        return "HISTORY is that of one seed: give SEEDS=1 FIRST=n, without RESUME"
+    return None
+
+
 def _summary(profile: str, played: list[Played], seconds: float) -> str:
     simulated_s = sum(each.simulated_us for each in played) / 1_000_000
     cpu_seconds = sum(each.cpu_seconds for each in played)
@@ -94,19 +110,19 @@ def _summary(profile: str, played: list[Played], seconds: float) -> str:
     return f"{len(played)} histories of {profile}, {counts}, {rate}: no difference"
 
 
-def _play_all(profile: str, seeds: Iterable[int], jobs: int) -> Iterator[Played]:
+def _play_all(profile: str, seeds: Iterable[int], jobs: int, operations: Path | None) -> Iterator[Played]:
     """Play the seeds, `jobs` at a time; they come in their order."""
-    if jobs == 1:
-        yield from map(partial(_play, profile), seeds)
+    if jobs == 1 or operations is not None:
+        yield from map(partial(_play, profile, operations=operations), seeds)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
         yield from pool.map(_play, repeat(profile), seeds)
 
 
-def _play(profile: str, seed: int) -> Played:
+def _play(profile: str, seed: int, operations: Path | None = None) -> Played:
     cpu = time.process_time()
     try:
-        history = PROFILES[profile](seed)
+        history = PROFILES[profile](seed) if operations is None else RECORDED[profile](seed, operations)
     except BaseException:
         print(f"seed {seed} of {profile}", flush=True)
         raise

@@ -7,10 +7,12 @@ Rules:
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from random import Random
 
 from ottla.client import AsyncAdmin
 from ottla.sim.checker import WorkloadLedger, check
+from ottla.sim.history import OperationHistory
 from ottla.sim.node import NodeHost, controller_address
 from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
 from ottla.sim.world import World
@@ -57,6 +59,26 @@ class ClusterHistory(History):
             self.nodes = [controller, *self.brokers]
         self.ledgers = [WorkloadLedger(_TOPIC)]
 
+    def run_recorded(self, file: Path | None) -> None:
+        """Run; write the clients' operations and the faults to the file, if there is one, also of a broken promise.
+
+        The format is that of Jepsen's kafka workload.
+        """
+        if file is None:
+            return self.run()
+        [ledger] = self.ledgers
+        ledger.history = OperationHistory(lambda: self.world.now_us * 1000)
+        try:
+            return self.run()
+        finally:
+            file.write_text(ledger.history.text())
+
+    def _note(self, kind: str) -> None:
+        super()._note(kind)
+        for ledger in self.ledgers:
+            if ledger.history is not None:
+                ledger.history.fault(kind.replace(" ", ""), kind)
+
     def _begin(self) -> None:
         hosts = [self.world.host(what) for what in ("producer", "rival", "consumer", "admin")]
         for host in hosts:
@@ -100,7 +122,10 @@ class ClusterHistory(History):
         admin, servers = self.clients[0][3], servers_of(self.brokers)
         logs = admin.run(read_all(servers, _TOPIC), limit_ms=_CALM_MS)
         commits = admin.run(read_commits(servers, "group", _TOPIC), limit_ms=_CALM_MS)
-        check(self.ledgers[0], logs, commits)
+        [ledger] = self.ledgers
+        if ledger.history is not None:
+            ledger.history.read_to_the_end("last", logs)
+        check(ledger, logs, commits)
         self.world.run_for(_SETTLE_MS)
         # A record that is under way to some nodes is no difference.
         assert self.world.run_until(self._agree, limit_ms=_SETTLE_MS), "the nodes know different metadata"

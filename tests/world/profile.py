@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from tests.world.cluster import run_cluster_history
 from tests.world.commits import run_commits
@@ -37,3 +38,7 @@ PROFILES: dict[str, Callable[[int], History]] = {
     # The same with a broker more, and operators: elections, reassignments, a topic that is made and deleted again.
     "operated": run_operated,
 }
+
+#: The profiles whose clients' operations are a history of Jepsen's kafka workload: one cluster, one topic, and no
+#: transactions. Name -> a history by a seed, and the file for its operations.
+RECORDED: dict[str, Callable[[int, Path], History]] = {"replicated": run_replicated, "ten-minutes": run_ten_minutes}

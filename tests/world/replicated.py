@@ -9,6 +9,8 @@ Rules:
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ottla.client import AsyncAdmin
 from ottla.kernel.ids import TopicPartition
 from ottla.log.log import Log
@@ -115,8 +117,11 @@ class ReplicatedHistory(ClusterHistory):
             assert len({b"".join(raw(log)) for log in logs}) == 1, f"the replicas of {index} differ byte by byte"
 
 
-def run_replicated(seed: int) -> ReplicatedHistory:
-    """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
+def run_replicated(seed: int, operations: Path | None = None) -> ReplicatedHistory:
+    """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too.
+
+    `operations`: a file for all operations of the clients.
+    """
     history = ReplicatedHistory(seed, power=seed % 2 == 1)
-    history.run()
+    history.run_recorded(operations)
     return history

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from random import Random
 
 from ottla.kernel.named import NamedTuple
@@ -171,8 +172,8 @@ class TenMinutesHistory(ReplicatedHistory):
         super()._end()
 
 
-def run_ten_minutes(seed: int) -> TenMinutesHistory:
-    """A history by a seed; AssertionError when a promise is broken."""
+def run_ten_minutes(seed: int, operations: Path | None = None) -> TenMinutesHistory:
+    """A history by a seed; AssertionError when a promise is broken. `operations` as of `run_replicated`."""
     history = TenMinutesHistory(seed)
-    history.run()
+    history.run_recorded(operations)
     return history
