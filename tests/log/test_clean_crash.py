@@ -160,7 +160,7 @@ def test_a_crash_before_every_effect_of_a_cleaning_loses_nothing_and_doubles_not
     assert effects > 50
     for after in range(0, effects, 1 + seed):
         world = _world(3)
-        world.disk._rng = random.Random(seed * 1000 + after)
+        world.disk.rng = random.Random(seed * 1000 + after)
         world.disk.crash_at = world.disk.effects + after
         with pytest.raises(Crashed):
             world.clean()
