@@ -8,17 +8,39 @@ Rules:
   start rebuilds them.
 - A clean close takes a producer snapshot only if the next start could not know the producers without it, or would have
   to read more than a small active segment.
-- What was dirty stays dirty when a sync fails.
+- What was dirty stays dirty when a sync fails. `OutOfResources`: no fsync has failed, so nothing is lost, and the sync
+  may be tried again.
 - When many logs are closed, their volume is synced instead of each file (`ottla/log/directory/closing.py`).
 """
 
+import errno
 from typing import TYPE_CHECKING
 
-from ottla.log.checkpoint import write_text
+from ottla.log.checkpoint import write_beside
 from ottla.log.path import EPOCHS
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
+
+#: Errors of a full disk, a file size limit or a lack of descriptors: the directory is not broken.
+HARMLESS_ERRORS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EINTR,
+        errno.EAGAIN,
+    }
+)
+#: No fsync fails with them.
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+class OutOfResources(OSError):
+    """A sync could not create or open a file."""
 
 
 def sync(log: "Log", *, closing: bool) -> int:
@@ -38,19 +60,35 @@ def sync(log: "Log", *, closing: bool) -> int:
                 segment.sync()
                 segment.sync_indexes()
         if text is not None:
-            write_text(log.disk, f"{log.path}/{EPOCHS}", text, sync_name=not dirty)
+            _replace_epochs(log, text)
+            dirty = True
         if dirty:
             log.snapshots.sync()
             log.disk.sync_directory(log.path)
         if log.parent_dirty:
             log.disk.sync_directory(log.path.rpartition("/")[0])
             log.parent_dirty = False
-    except OSError:
+    except OSError as error:
         log.directory_dirty = True
         if log.epoch_checkpoint_text is None:
             log.epoch_checkpoint_text = text
+        if error.errno in _NO_DESCRIPTOR:
+            raise OutOfResources(*error.args) from error
         raise
     return generation
+
+
+def _replace_epochs(log: "Log", text: str) -> None:
+    """Replace the epoch checkpoint; the caller syncs the directory."""
+    path = f"{log.path}/{EPOCHS}"
+    try:
+        beside = write_beside(log.disk, path, text, sync=True)
+    except OSError as error:
+        if error.errno in HARMLESS_ERRORS:
+            # Only the replacement is incomplete; the log's own files are synced.
+            raise OutOfResources(*error.args) from error
+        raise
+    log.disk.rename(beside, path)
 
 
 def close(log: "Log") -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from ottla.broker.partitions import flush
 from ottla.broker.partitions.flush import Flusher
+from ottla.kernel.ids import TopicPartition
 from ottla.log.checkpoint import CLEAN_SHUTDOWN
 from ottla.log.log import Log, LogSettings
-from ottla.sim.disk import SimDisk
+from ottla.sim.disk import SimDisk, SimFile
 from ottla.wire.batch import build
-from tests.broker.disk_scene import Scene
+from tests.broker.disk_scene import TOPIC, Scene
 
 _NOW_MS = 1_700_000_000_000
 
@@ -36,9 +40,10 @@ class _Scene:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.pool = _Pool()
-        self.flusher = Flusher(loop, self.pool, lambda: _NOW_MS, lambda log, error: None)
+        self.failures: list[OSError] = []
+        self.flusher = Flusher(loop, self.pool, lambda: _NOW_MS, lambda log, error: self.failures.append(error))
         self.done: list[str] = []
-        disk = SimDisk(Random(1))
+        disk = self.disk = SimDisk(Random(1))
         self.logs = [Log.open(disk, f"/d/t-{each}", LogSettings(), now_ms=_NOW_MS) for each in range(2)]
         for log in self.logs:
             self.append(log)
@@ -57,7 +62,10 @@ class _Scene:
     def sync(self) -> None:
         """The fsync that was asked for first comes to its end."""
         future, call = self.pool.due.pop(0)
-        future.set_result(call())
+        try:
+            future.set_result(call())
+        except OSError as error:
+            future.set_exception(error)
         self.turn()
 
 
@@ -99,6 +107,76 @@ def test_who_comes_in_the_same_turn_shares_an_fsync(scene: _Scene) -> None:
     scene.sync()
     assert scene.done == ["first", "second"]
     assert not scene.pool.due
+
+
+def test_a_flush_without_room_for_the_epochs_waits_until_there_is_some(
+    scene: _Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush, "_RETRY_SECONDS", 0)
+    log = scene.logs[0]
+    scene.disk.fill(scene.disk._used())
+    scene.flush("late", log)
+    scene.turn()
+    for _ in range(2):
+        scene.sync()
+        scene.turn()
+    assert (scene.done, scene.failures, log.recovery_point) == ([], [], 0)
+    scene.disk.fill(None)
+    scene.sync()
+    assert (scene.done, scene.failures, log.recovery_point) == (["late"], [], 1)
+    again = Log.open(scene.disk, log.path, LogSettings(), now_ms=_NOW_MS, recovery_point=1)
+    assert again.epochs.entries() == [(0, 0)]
+
+
+def test_a_flush_without_descriptors_waits_until_there_are_some(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(flush, "_RETRY_SECONDS", 0)
+    scene.flush("late", scene.logs[0])
+    scene.turn()
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.disk, "sync_directory", refused)
+        scene.sync()
+        scene.turn()
+    assert (scene.done, scene.failures) == ([], [])
+    scene.sync()
+    assert (scene.done, scene.failures) == (["late"], [])
+
+
+def test_a_sync_that_fails_without_room_is_not_tried_again(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was about may be lost: the room was promised to the write."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    scene.flush("never", scene.logs[0])
+    scene.turn()
+    monkeypatch.setattr(SimFile, "sync", full)
+    scene.sync()
+    scene.turn()
+    assert (scene.done, [error.errno for error in scene.failures]) == ([], [errno.ENOSPC])
+    assert not scene.pool.due
+
+
+def test_a_partition_that_a_full_disk_keeps_from_flushing_serves_when_there_is_room() -> None:
+    scene = Scene(log_flush_interval_messages="9223372036854775807")
+    scene.create()
+    index, _ = scene.in_b()
+    assert scene.write(index, b"unflushed") == "NONE"
+    disk = scene.machine.disk
+    disk.fill(disk._used())
+    log = scene.node.store.get(TopicPartition(TOPIC, index))
+    log.settings = replace(log.settings, flush_messages=1)
+    partition = scene.node.partitions[TOPIC, index]
+    assert not scene.node.leadership._flush(partition)
+    assert scene.node.store.failed_directories == {}
+    assert scene.write(index, b"refused") == "KAFKA_STORAGE_ERROR"
+    disk.fill(None)
+    scene.node.housekeeping.checkpoint()
+    scene.machine.settle()
+    assert scene.write(index, b"after") == "NONE"
+    assert scene.read(index) == [b"unflushed", b"after"]
 
 
 def test_a_node_that_a_failed_sync_ends_leaves_its_directory_to_be_checked() -> None:

@@ -5,6 +5,7 @@ Rules:
 - Data acknowledged by a flush was written before that flush began.
 - After a failed fsync the log directory cannot be trusted (fsyncgate): `on_failure` either closes its logs, and waiters
   find their log closed, or stops the node, and no client is answered.
+- A flush without room or descriptors for its files is retried, and its waiters wait (docs/decisions/0142).
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 
+from ottla.log.durability import OutOfResources
 from ottla.log.log import Log
 from ottla.replica.partition import Partition
 
 _log = logging.getLogger("ottla.broker")
+_RETRY_SECONDS = 1.0
 
 
 class _Round:
@@ -75,6 +78,8 @@ class Flusher:
             running.future.exception()
         try:
             log.flush(self._now_ms())
+        except OutOfResources:
+            raise
         except OSError as error:
             self._on_failure(log, error)
             raise
@@ -102,6 +107,10 @@ class Flusher:
 
     def _finish(self, log: Log, end_offset: int, finished: Future[None]) -> None:
         error = finished.exception()
+        if isinstance(error, OutOfResources) and not log.closed:
+            _log.error("cannot flush %s: %s; will retry", log.path, error)
+            self._loop.call_later(_RETRY_SECONDS, self._start, log)
+            return
         # The files of a log that was deleted in the meantime are gone; they need not be durable.
         if error is not None and not log.closed:
             assert isinstance(error, OSError), error

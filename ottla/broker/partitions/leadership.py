@@ -330,6 +330,9 @@ class Leadership:
             self._flusher.flush_now(partition)
         except OSError:
             self.resign(partition.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            if not partition.log.closed:
+                # A full disk: housekeeping tries again.
+                self.without_log.add(partition.tp.topic)
             return False
         return True
 

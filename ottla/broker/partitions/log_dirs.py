@@ -14,7 +14,6 @@ KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned directories.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
+from ottla.log.durability import HARMLESS_ERRORS
 from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Log, Origin
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
@@ -47,17 +47,6 @@ else:
     assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
 _log = logging.getLogger("ottla.broker")
-#: Errors of a full disk, a file size limit or a lack of descriptors: the directory is not broken.
-_HARMLESS_ERRORS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.EINTR,
-    errno.EAGAIN,
-}
 _PIECE_BYTES = 1 << 20
 #: The most that is flushed on the loop, right before the swap.
 _SYNC_BYTES_MAX = 4 << 20
@@ -336,7 +325,7 @@ class LogDirs:
 
     def _copy_failed(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("cannot move %s: %s", tp, error)
-        if error.errno in _HARMLESS_ERRORS:
+        if error.errno in HARMLESS_ERRORS:
             self._store.cancel_move(tp)
             return
         # The error's path shows which of the two directories failed; without a path assume the one being written.
@@ -362,7 +351,7 @@ class LogDirs:
 
     def suspect(self, path: str, error: OSError) -> None:
         """After a failed use of this directory, take it offline unless the error is harmless."""
-        if error.errno not in _HARMLESS_ERRORS:
+        if error.errno not in HARMLESS_ERRORS:
             self.failed(path, error)
 
     def sync_failed(self, log: Log, error: OSError) -> None:
