@@ -10,13 +10,15 @@ import pytest
 from ottla.client import AsyncShareConsumer, ShareConsumer, TopicPartition
 from ottla.client.acknowledgement import Acknowledge
 from ottla.client.connection.clock import now_ms
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData
+from ottla.wire.batch import build
 from tests.client.test_share_consumer import ID, ONE, TWO, Heard, acknowledged, record, said, with_session
 
 ACCEPT, RELEASE = int(Acknowledge.ACCEPT), int(Acknowledge.RELEASE)
@@ -112,5 +114,35 @@ def test_acknowledgements_for_a_deleted_topic_are_given_up() -> None:
                 (gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             ]
             assert fetcher.idle
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("damage", ["a record", "a length"])
+def test_only_what_no_consumer_can_read_is_rejected(damage: str) -> None:
+    """Batches of offsets 0 and 1, 2 and 3, 4 and 5, of which 1 to 5 are acquired; the second one is damaged."""
+    found = [bytearray(build([(7, None, b"v", ())] * 2, base_offset=first)) for first in (0, 2, 4)]
+    if damage == "a record":
+        found[1][-1] ^= 1
+    else:
+        found[1][8:12] = (3).to_bytes(4, "big")
+    acquired = [
+        AcquiredRecords(first_offset=1, last_offset=2, delivery_count=1),
+        AcquiredRecords(first_offset=3, last_offset=5, delivery_count=2),
+    ]
+
+    async def run() -> None:
+        async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
+            fetcher = consumer._fetcher
+            fetcher.assigned = {ONE}
+            fetcher._take_in(ONE, PartitionData(acquired_records=acquired, records=b"".join(found)))
+            readable = {1: 1, 4: 2, 5: 2} if damage == "a record" else {1: 1}
+            assert {one.offset: one.delivery_count for one in fetcher.records} == readable
+            assert consumer.acknowledgements.ready == {
+                ONE: dict.fromkeys(sorted({1, 2, 3, 4, 5} - readable.keys()), int(Acknowledge.REJECT))
+            }
+            assert isinstance(fetcher.error, KafkaError)
+            consumer.acknowledgements.ready.clear()
+            fetcher.error = None
 
     asyncio.run(run())

@@ -2,10 +2,8 @@
 
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.client.share.fetcher import _offsets
 from ottla.client.share.group import ShareMembership
 from ottla.kernel.error import ErrorCode
-from ottla.wire.api.share_fetch import AcquiredRecords
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 
@@ -52,8 +50,3 @@ def test_a_member_that_was_fenced_joins_with_everything() -> None:
 def test_a_member_leaves_with_epoch_minus_1() -> None:
     leave = _joined().leave_request()
     assert (leave.group_id, leave.member_id, leave.member_epoch) == ("g", "me", -1)
-
-
-def test_acquired_ranges_have_both_of_their_ends() -> None:
-    ranges = [AcquiredRecords(first_offset=3, last_offset=5), AcquiredRecords(first_offset=9, last_offset=9)]
-    assert _offsets(ranges) == [3, 4, 5, 9]

@@ -28,7 +28,8 @@ from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
-from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
+from ottla.wire.api.share_fetch import PartitionData, ShareFetchResponse
+from ottla.wire.batch import check as check_crc
 
 #: Callback for answered acknowledgements: partition, offsets, and the error (None: acknowledged).
 OnAnswer = Callable[[TopicPartition, list[int], KafkaError | None], Any]
@@ -219,32 +220,42 @@ class ShareFetcher(WakeLoop):
                 self.error = error
             return False
         if data.acquired_records:
-            try:
-                self._acquire(partition, data)
-            except KafkaError as error:
-                # No consumer could read these records.
-                with self._lock:
-                    self._acknowledgements.acknowledge_unseen(
-                        partition, _offsets(data.acquired_records), Acknowledge.REJECT
-                    )
-                self.error = error
+            self._acquire(partition, data)
         return True
 
     def _acquire(self, partition: TopicPartition, data: PartitionData) -> None:
+        """Take in acquired records. Those of a batch that cannot be read are rejected: no consumer could read them."""
         counts = {
             offset: acquired.delivery_count
             for acquired in data.acquired_records
             for offset in range(acquired.first_offset, acquired.last_offset + 1)
         }
         records: list[ShareRecord] = []
+        unreadable: list[int] = []
         batches_data = data.records if data.records is not None else b""
-        for position, header in batches(batches_data, min(counts), aborted=None, check_crcs=self._settings.check_crcs):
-            unread = Unread(batches_data, position, header, *partition, header.base_offset)
-            for record in unread.take(header.count):
-                count = counts.pop(record.offset, None)
-                if count is not None:
-                    records.append(ShareRecord(*record, count))
+        try:
+            for position, header in batches(batches_data, min(counts), aborted=None, check_crcs=False):
+                try:
+                    if self._settings.check_crcs:
+                        check_crc(batches_data, position)
+                    found = Unread(batches_data, position, header, *partition, header.base_offset).take(header.count)
+                except KafkaError as error:
+                    self.error = error
+                    end = header.base_offset + header.last_offset_delta
+                    unreadable += [offset for offset in counts if header.base_offset <= offset <= end]
+                    continue
+                for record in found:
+                    count = counts.pop(record.offset, None)
+                    if count is not None:
+                        records.append(ShareRecord(*record, count))
+        except KafkaError as error:
+            # Not even the batches can be told apart from here on.
+            self.error = error
+            unreadable = list(counts)
+        for offset in unreadable:
+            counts.pop(offset, None)
         with self._lock:
+            self._acknowledgements.acknowledge_unseen(partition, unreadable, Acknowledge.REJECT)
             self._acknowledgements.acknowledge_unseen(partition, counts, GAP)
             if partition in self.assigned:
                 self.records += records
@@ -300,11 +311,3 @@ class ShareFetcher(WakeLoop):
     def _report_failure(self, sent: Sent, error: KafkaError | None) -> None:
         for partition in sent:
             self._report(partition, sent, error)
-
-
-def _offsets(acquired: list[AcquiredRecords]) -> list[int]:
-    return [
-        offset
-        for acquired_range in acquired
-        for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1)
-    ]
