@@ -194,6 +194,21 @@ def test_a_batch_that_is_too_large_is_halved_and_deliveries_follow_their_records
     assert offsets == [500, 501, 502, 503, 1000, 1001, 1002, 1003, 1004]
 
 
+def test_a_half_that_is_sent_again_stays_before_the_other() -> None:
+    accumulator, _ = made()
+    for _ in range(8):
+        put(accumulator)
+    partition = queue(accumulator)
+    batch = accumulator.take(partition)
+    batch.sequence((7, 0), 40)
+    accumulator.split(partition, batch)
+    accumulator.put_back(partition, accumulator.take(partition), 0)
+    assert [half.base_sequence for half in partition.closed] == [40, 44]
+    # It may be too large itself.
+    accumulator.split(partition, accumulator.take(partition))
+    assert [half.base_sequence for half in partition.closed] == [40, 42, 44]
+
+
 def test_a_batch_expires_after_delivery_timeout_ms() -> None:
     accumulator, _ = made(delivery_timeout_ms=100)
     put(accumulator)

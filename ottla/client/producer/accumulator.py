@@ -306,7 +306,10 @@ class Accumulator:
         return batch
 
     def put_back(self, partition: PartitionQueue, batch: ProducerBatch, retry_at_ms: int) -> None:
-        """Queue a batch again at its old place: before all batches with a later sequence."""
+        """Queue a batch again at its old place: before all batches with a later sequence.
+
+        Nothing is sent beside a retry, so the batch stands before what was split off the same batch behind it.
+        """
         partition.in_flight.remove(batch)
         batch.attempts += 1
         batch.retry_at_ms = retry_at_ms
@@ -315,7 +318,7 @@ class Accumulator:
     def _insert(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
         waiting = partition.closed
         place = 0
-        while place < len(waiting) and waiting[place].attempts and waiting[place].serial <= batch.serial:
+        while place < len(waiting) and waiting[place].attempts and waiting[place].serial < batch.serial:
             place += 1
         waiting.insert(place, batch)
         self.active[partition] = None
@@ -340,7 +343,7 @@ class Accumulator:
         """Split a batch in flight that the broker finds too large; it must have more than one record."""
         partition.in_flight.remove(batch)
         self.incomplete.pop(batch, None)
-        for part in batch.halves():
+        for part in reversed(batch.halves()):
             part.reserved = batch.reserved // 2
             self.incomplete[part] = None
             self._insert(partition, part)
