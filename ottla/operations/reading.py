@@ -1,4 +1,9 @@
-"""Reading partitions between two offsets, without a group."""
+"""Reading partitions between two offsets, without a group.
+
+Rules:
+- Records that are deleted while they are being read are left out, and reading goes on with the first one that is left:
+  a reset to the end, the default of consumers, would leave out all that the topic still has.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,11 @@ if TYPE_CHECKING:
 
 #: How long one poll waits: how soon Ctrl-C and the end are noticed.
 POLL_S = 0.2
+
+
+def from_first_left(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a consumer that reads between offsets, unless auto.offset.reset is given."""
+    return {"auto.offset.reset": "earliest", **settings}
 
 
 def polls(

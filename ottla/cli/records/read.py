@@ -17,7 +17,7 @@ import click
 
 from ottla.cli.client_kind import settings_of
 from ottla.client import TopicPartition
-from ottla.operations.reading import POLL_S, polls, until_ends
+from ottla.operations.reading import POLL_S, from_first_left, polls, until_ends
 
 if TYPE_CHECKING:
     from ottla.cli.records.field import Shown
@@ -44,7 +44,7 @@ def read_range(
     """Read without a group, from `begins` to `ends`, or with `follow` forever."""
     from ottla.client import Consumer
 
-    with Consumer(settings_of("consumer", settings)) as consumer:
+    with Consumer(from_first_left(settings_of("consumer", settings))) as consumer:
         whole = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
         expected = None if follow else whole if count is None else min(whole, count)
         limits = None if follow else ends
@@ -131,7 +131,7 @@ def read_tail(
     """Show the last `count` records of all partitions by time, then, with `follow`, new ones."""
     from ottla.client import Consumer
 
-    with Consumer(settings_of("consumer", settings)) as consumer:
+    with Consumer(from_first_left(settings_of("consumer", settings))) as consumer:
         last = _last(consumer, floor, ends, wanted, count)
         shown = show(iter([last]), write, None, None, len(last), "records", quiet=follow)
         if follow:
@@ -249,7 +249,7 @@ def chosen(
     from ottla.client import Consumer
 
     left = limit
-    with Consumer(settings_of("consumer", settings)) as consumer:
+    with Consumer(from_first_left(settings_of("consumer", settings))) as consumer:
         for records in polls(consumer, begins, ends):
             batch, _ = _split(records, wanted, left, ends)
             yield from batch

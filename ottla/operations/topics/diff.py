@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.operations.configs import own_of_topic
 from ottla.operations.offsets import Offsets, bounds, partitions_of
-from ottla.operations.reading import polls
+from ottla.operations.reading import from_first_left, polls
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
@@ -56,7 +56,7 @@ def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRe
     from ottla.client import Consumer
 
     end = topic.ends[partition]
-    with Consumer(topic.client) as consumer:
+    with Consumer(from_first_left(topic.client)) as consumer:
         for records in polls(consumer, {partition: topic.starts[partition]}, {partition: end}):
             yield from (record for record in records if record.offset < end)
 
