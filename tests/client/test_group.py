@@ -174,6 +174,29 @@ def test_a_pattern_finds_topics_that_come_later(bootstrap: str, admin: Admin, na
         assert consumer.subscription() == {f"{name}-a", f"{name}-b"}
 
 
+def test_a_pattern_finds_topics_beside_those_that_the_client_knows(bootstrap: str, admin: Admin, name: str) -> None:
+    for each in "ab":
+        admin.create_topic(f"{name}-{each}", 1)
+    with Consumer(bootstrap, group_id=name) as consumer:
+        consumer.partitions_for(f"{name}-a")
+        consumer.subscribe(re.compile(f"{name}-.*"))
+        polled([consumer], lambda: {one.topic for one in consumer.assignment()} == {f"{name}-a", f"{name}-b"})
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_subscribed_topic_is_read_once_it_is_created(
+    bootstrap: str, admin: Admin, topic: str, name: str, protocol: str
+) -> None:
+    later = f"{name}-later"
+    with Consumer(
+        bootstrap, group_id=name, allow_auto_create_topics=False, metadata_max_age_ms=200, **PROTOCOLS[protocol]
+    ) as consumer:
+        consumer.subscribe([topic, later])
+        polled([consumer], lambda: numbers(consumer) == {0, 1, 2})
+        admin.create_topic(later, 1)
+        polled([consumer], lambda: TopicPartition(later, 0) in consumer.assignment())
+
+
 def test_the_broker_resolves_a_pattern_of_the_consumer_protocol(bootstrap: str, admin: Admin, name: str) -> None:
     admin.create_topic(f"{name}-a", 1)
     # A pattern is resolved again only every 10 s, so the topic must be known before.

@@ -129,10 +129,16 @@ def test_a_topic_that_a_list_of_all_lacks_is_gone() -> None:
     made = metadata(topic("t", 1), topic("u", 1, topic_id=OTHER))
     made.apply(answer(topic("u", 1, topic_id=OTHER)), 1)
     assert list(made.topics) == ["t", "u"], "it was not asked for"
-    made.all_topics = True
-    made.apply(answer(topic("u", 1, topic_id=OTHER)), 2)
-    assert list(made.topics) == ["u"]
-    assert made.topics_to_ask(2) is None
+    made.want_all(True, 2)
+    assert (made.update_due_ms(), made.topics_to_ask(2), made.has_all_topics) == (2, None, False)
+    made.apply(answer(topic("u", 1, topic_id=OTHER)), 3)
+    assert (list(made.topics), made.has_all_topics) == (["t", "u"], False), "others were asked for before"
+    made.apply(answer(topic("u", 1, topic_id=OTHER)), 4, complete=True)
+    assert (list(made.topics), made.has_all_topics) == (["u"], True)
+    made.want_all(True, 5)
+    assert made.update_due_ms() == 1004, "they are known already"
+    made.want_all(False, 5)
+    assert not made.has_all_topics
 
 
 def test_a_topic_is_forgotten_when_it_was_not_used_for_long() -> None:

@@ -222,7 +222,9 @@ class Cluster:
 
     def _has_unknown_topics(self) -> bool:
         topics = self.metadata.topics_to_ask(now_ms())
-        return topics is not None and any(topic not in self.metadata.topics for topic in topics)
+        if topics is None:
+            return not self.metadata.has_all_topics
+        return any(topic not in self.metadata.topics for topic in topics)
 
     async def _ask(self, topics: list[str] | None, *, create: bool | None = None) -> MetadataResponse:
         connection = await self.any()
@@ -239,7 +241,7 @@ class Cluster:
             self._rebootstrap("the cluster requests it")
             raise NotReachable("the cluster requested a new start from bootstrap.servers")
         check(response.error_code)
-        self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM)
+        self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM, complete=topics is None)
         self._updated_at_ms = now_ms()
         for callback in self.on_update:
             callback()

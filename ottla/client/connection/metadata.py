@@ -75,6 +75,8 @@ class Metadata:
         self.moves = 0
         #: Ask for all topics of the cluster, as a subscription by pattern needs.
         self.all_topics = False
+        #: Whether an answer about all topics has been applied since `all_topics` was set.
+        self.has_all_topics = False
         self._max_age_ms = max_age_ms
         self._max_idle_ms = max_idle_ms
         self._wanted: dict[str, int] = {}
@@ -87,6 +89,13 @@ class Metadata:
             self._wanted[topic] = now_ms
             unknown = unknown or topic not in self.topics
         return unknown
+
+    def want_all(self, wanted: bool, now_ms: int) -> None:
+        """Set whether all topics of the cluster are in use; the next update then asks for them."""
+        if wanted and not self.all_topics:
+            self.request_update(now_ms)
+        self.all_topics = wanted
+        self.has_all_topics = self.has_all_topics and wanted
 
     def request_update(self, now_ms: int) -> None:
         """Request an update after a failure that fresh metadata may cure."""
@@ -104,8 +113,12 @@ class Metadata:
                 self._drop(topic)
         return None if self.all_topics else list(self._wanted)
 
-    def apply(self, response: MetadataResponse, now_ms: int, *, epochs: bool = True) -> list[TopicPartition]:
+    def apply(
+        self, response: MetadataResponse, now_ms: int, *, epochs: bool = True, complete: bool = False
+    ) -> list[TopicPartition]:
         """Apply an answer; without `epochs`, its leader epochs are unreliable and ignored.
+
+        `complete`: the answer is about all topics of the cluster, so a topic that it lacks does not exist.
 
         Returns the partitions whose leader or leader epoch has changed.
         """
@@ -127,7 +140,8 @@ class Metadata:
                 continue
             self.errors.pop(name, None)
             moved += self._put(name, topic, epochs=epochs)
-        if self.all_topics:
+        if complete:
+            self.has_all_topics = self.all_topics
             for name in set(self.topics) - {topic.name for topic in response.topics}:
                 self._drop(name)
         self.moves += bool(moved)

@@ -78,6 +78,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self.meter = ConsumerMeter(now_ms())
         self._fetcher = Fetcher(self._cluster, self.settings, self._positions, self._lock, self.meter)
         self._fetcher.on_data.append(self.something_to_do)
+        self._fetcher.topics_in_use = self.topics_in_use
         self._group: Group | None = None
         self._names: frozenset[str] = frozenset()
         self._existence_checked: frozenset[str] = frozenset()

@@ -78,6 +78,8 @@ class Fetcher(WakeLoop):
         super().__init__(cluster, settings, lock)
         #: Called on the loop to wake a waiting poll.
         self.on_data: list[Callable[[], None]] = []
+        #: Topics in use beside those that are read.
+        self.topics_in_use: Callable[[], Iterable[str]] = tuple
         self._settings = settings
         self._meter = meter
         self._positions = positions
@@ -94,7 +96,7 @@ class Fetcher(WakeLoop):
         cluster.on_update.append(self.wake)
 
     def _topics(self) -> Iterable[str]:
-        return {partition.topic for partition in list(self._positions)}
+        return {*(partition.topic for partition in list(self._positions)), *self.topics_in_use()}
 
     def _pass(self, now: int) -> None:
         by_node: dict[int, dict[TopicPartition, WantedPartition]] = {}

@@ -81,10 +81,9 @@ class SubscriptionCalls(ABC):
         self._listener = listener
         if isinstance(topics, re.Pattern) or (isinstance(topics, str) and topics.startswith("^")):
             self._pattern, self._names = topics, frozenset()
-            self._cluster.metadata.all_topics = True
         else:
             self._pattern, self._names = None, frozenset(topic_names(topics))
-            self._cluster.metadata.all_topics = False
+        self._cluster.metadata.want_all(self._pattern is not None, now_ms())
         if self._group is None:
             kind = ConsumerGroupMember if self.settings.group_protocol == "consumer" else ClassicGroupMember
             self._group = kind(self._cluster, self.settings, self)
@@ -124,7 +123,7 @@ class SubscriptionCalls(ABC):
             with self._lock:
                 self._positions.clear()
             self._names, self._pattern, self._listener = frozenset(), None, None
-            self._cluster.metadata.all_topics = False
+            self._cluster.metadata.want_all(False, now_ms())
 
     async def _leave(self, group: Group, reason: str) -> None:
         """Commit, revoke the partitions and leave; an error of the listener is raised after leaving."""
@@ -152,7 +151,7 @@ class SubscriptionCalls(ABC):
     async def subscribed(self) -> set[str]:
         """The topics of the subscription; a pattern is matched against all topics of the cluster."""
         if self._pattern is not None:
-            if not self._cluster.metadata.version or self._cluster.metadata.update_due_ms() <= now_ms():
+            if not self._cluster.metadata.has_all_topics or self._cluster.metadata.update_due_ms() <= now_ms():
                 await self._cluster.update()
             matching = self._matching()
             self._known_topics = frozenset(matching)
@@ -160,6 +159,10 @@ class SubscriptionCalls(ABC):
         await self.warn_of_missing(self._names)
         self._cluster.metadata.want(self._names, now_ms())
         return set(self._names)
+
+    def topics_in_use(self) -> set[str]:
+        """The topics to keep in the metadata beside those that are read: the subscription's, and a leader's."""
+        return self._group.group_topics() | self._names if isinstance(self._group, ClassicGroupMember) else set()
 
     async def warn_of_missing(self, topics: Iterable[str]) -> None:
         """Log, once for each, which of these topics do not exist: a mistyped name would otherwise just read nothing."""

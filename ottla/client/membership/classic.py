@@ -33,6 +33,7 @@ class ClassicGroupMember(Group):
         super().__init__(cluster, settings, owner)
         self.membership = ClassicMembership(settings)
         self._joining: asyncio.Task[tuple[TopicPartition, ...]] | None = None
+        #: Of a leader: the partitions that it counted in each topic of the group (0: the topic is not there yet).
         self._partitions: dict[str, int] = {}
 
     @property
@@ -99,6 +100,7 @@ class ClassicGroupMember(Group):
 
     async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
         membership, settings = self.membership, self._settings
+        self._partitions = {}
         topics = await self._owner.subscribed()
         connection = await self._coordinator()
         # The coordinator answers when all members have joined, each of which may take its time between polls.
@@ -108,9 +110,7 @@ class ClassicGroupMember(Group):
         outcome = membership.join_answered(joined)
         if outcome is not Outcome.GOOD:
             return outcome, ()
-        partitions = None
-        if membership.leads(joined):
-            partitions = await self._counts(joined)
+        partitions = await self._counts(joined) if membership.leads(joined) else None
         sync = membership.sync_request(joined, partitions, self._cluster.metadata.racks(partitions or ()))
         synced = await connection.call(sync, SyncGroupResponse, timeout_ms=timeout_ms)
         return membership.sync_answered(synced)
@@ -119,14 +119,18 @@ class ClassicGroupMember(Group):
         wanted = {topic for member in candidates(joined) for topic in member.subscription.topics}
         await self._cluster.update(wanted)
         known = self._cluster.metadata.topics
-        self._partitions = {topic: len(known[topic].partitions) for topic in wanted if topic in known}
-        return self._partitions
+        self._partitions = {topic: len(known[topic].partitions) if topic in known else 0 for topic in wanted}
+        return {topic: count for topic, count in self._partitions.items() if count}
 
     def subscription_changed(self) -> None:
         self.membership.rejoin("the subscription or its topics have changed")
 
+    def group_topics(self) -> set[str]:
+        """Of a leader: the topics of all members, which it watches for new partitions."""
+        return set(self._partitions)
+
     def topics_changed(self) -> bool:
-        """True if a topic that this leader assigned has another number of partitions now."""
+        """True if a topic of the group has another number of partitions now than when this leader assigned them."""
         known = self._cluster.metadata.topics
         return any(
             topic in known and len(known[topic].partitions) != count for topic, count in self._partitions.items()
