@@ -77,3 +77,11 @@ def test_a_frame_may_be_kept_while_later_ones_come() -> None:
     assert [(frame[0], len(frame), len(set(bytes(frame)))) for frame in kept] == [
         (number, size, 1) for number in range(3) for size in (100, 200_000)
     ]
+
+
+def test_a_long_frame_grows_with_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_frames, "_AT_ONCE_BYTES", 1 << 17)
+    frames = AnswerFrames(1 << 30)
+    start = (1 << 29).to_bytes(4, "big")
+    assert not fed(frames, start + bytes((1 << 17) + 100))
+    assert len(frames.room()) <= 1 << 17, "the length that a peer claims costs no more than twice what it has sent"

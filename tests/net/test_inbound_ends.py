@@ -381,3 +381,35 @@ def test_another_handler_takes_the_frames_from_now_on_and_may_allow_longer_ones(
         sock.sendall(framed(bytes(FRAME_BYTES_MAX + 1)))
         served.until(lambda: len(taken) == 2)
         assert not served.frames
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_length_in_two_pieces_and_frames_right_behind_it_come_whole(served: Served, cut: int) -> None:
+    with served.client() as sock:
+        connection = connection_of(served)
+        for _ in range(2):
+            data = framed(b"first") + framed(b"second")
+            sock.send(data[:cut])
+            served.until(lambda: connection._partial is not None)
+            sock.send(data[cut:])
+            assert served.receive(sock, 11) == b"firstsecond"
+            assert connection._partial is None and served.listener.memory.lent_bytes == 0
+
+
+def test_a_peer_whose_requests_were_held_has_been_heard(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def answer(frame: bytes, slot: Slot) -> None:
+        nonlocal now
+        now += 1.0
+        slot.fill([frame])
+
+    monkeypatch.setattr(inbound, "SLICE_SECONDS", 1e9)
+    served.answer = answer
+    count = 2 * inbound.FRAMES_A_SLICE
+    with served.client() as sock:
+        connection = connection_of(served)
+        monkeypatch.setattr(connection, "_now", lambda: now)
+        sock.send(framed(b"x") * count)
+        served.until(lambda: len(served.frames) == count)
+        assert connection.heard_at >= inbound.FRAMES_A_SLICE, "it is not idle since its requests came"
