@@ -73,7 +73,8 @@ def test_the_halves_of_a_batch_have_its_records_times_and_sequence() -> None:
 
 def test_halves_without_a_sequence_get_theirs_later_and_one_that_renews_goes_on_to() -> None:
     for part in batch_of(b"a", b"b").halves():
-        assert part.producer is None and part.base_sequence == -1 and part.renews and part.keys is part.headers is None
+        assert part.producer is None and part.base_sequence == -1 and part.renews
+        assert part.keys is None and part.headers is None
     renewing = batch_of(b"a", b"b")
     renewing.sequence((1, 0), 5)
     renewing.renews = True
@@ -104,9 +105,10 @@ def test_senders_are_told_when_both_halves_are_done_each_by_its_own_half() -> No
     told = told_of(batch, 3)
     first, second = batch.halves()
     second.succeed(70, -1)
-    assert not told and not batch.done and Delivery.of(batch, 0).done is False
+    deliveries = [Delivery.of(batch, index) for index in range(3)]
+    assert not told and [each.done for each in deliveries] == [False] * 3
     first.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE))
-    assert batch.done
+    assert [each.done for each in deliveries] == [True] * 3
     assert told[0][0] is None and told[0][1] is not None and told[0][1].code == ErrorCode.CORRUPT_MESSAGE
     assert told[1:] == [(RecordMetadata("t", 3, 70, 7), None), (RecordMetadata("t", 3, 71, 9), None)]
     assert first.seen and not second.seen
@@ -128,15 +130,15 @@ def test_a_half_may_be_split_again() -> None:
 
 def test_a_table_is_delivered_when_all_its_batches_are_and_fails_with_the_first_error() -> None:
     batches = [batch_of(b"a"), batch_of(b"b"), batch_of(b"c")]
-    rows = TableDelivery(batches)
-    assert not rows.done
+    rows, done = TableDelivery(batches), []
     with pytest.raises(RequestTimedOut):
         rows.result(0)
     batches[0].succeed(1, -1)
     batches[1].fail(KafkaError(ErrorCode.CORRUPT_MESSAGE))
-    assert not rows.done
+    done.append(rows.done)
     batches[2].fail(KafkaError(ErrorCode.INVALID_RECORD))
-    assert rows.done
+    done.append(rows.done)
+    assert done == [False, True]
     with pytest.raises(KafkaError) as error:
         rows.result()
     assert error.value.code == ErrorCode.CORRUPT_MESSAGE
@@ -193,7 +195,8 @@ def test_a_finished_batch_keeps_its_count_and_none_of_its_records() -> None:
     batch.encode(Codec.GZIP, None)
     batch.succeed(4, -1)
     assert batch.records == 2 and not batch.values
-    assert batch.encoded is batch.body is batch.uncompressed is batch.keys is batch.headers is None
+    kept = (batch.encoded, batch.body, batch.uncompressed, batch.keys, batch.headers)
+    assert all(each is None for each in kept)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])

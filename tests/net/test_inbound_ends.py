@@ -299,9 +299,8 @@ class Endless:
 
     position = 0
 
-    @property
-    def file(self) -> Any:
-        return self
+    def __init__(self) -> None:
+        self.file: Any = self
 
     def descriptor(self) -> int:
         return 0
