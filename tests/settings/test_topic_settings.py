@@ -128,3 +128,45 @@ def _texts() -> dict[str, str]:
     from tests.settings.test_server_settings import COMBINED
 
     return COMBINED
+
+
+def test_a_group_has_no_more_standbys_than_the_server_allows() -> None:
+    base = ServerSettings.parse({**_texts(), "group.streams.max.standby.replicas": "2"})
+    name = "streams.num.standby.replicas"
+    assert GroupSettings.resolve({name: "9"}, base).streams_num_standby_replicas == 2
+    assert GroupSettings.resolve({name: "1"}, base).streams_num_standby_replicas == 1
+    GroupSettings.check_together({name: "2"}, base)
+    with pytest.raises(KafkaError) as caught:
+        GroupSettings.check_together({name: "3"}, base)
+    assert caught.value.message == (
+        f"{name} must be less than or equal to group.streams.max.standby.replicas; it is 3, and this cluster takes 0 "
+        "to 2"
+    )
+
+
+def test_a_groups_setting_is_shown_as_it_is_in_effect_and_where_it_is_from() -> None:
+    group = GroupSettings.resolve(
+        {"consumer.session.timeout.ms": "1000000", "share.auto.offset.reset": "earliest"},
+        server(group_consumer_heartbeat_interval_ms="6000"),
+    )
+    assert group.text("consumer.session.timeout.ms") == "60000", "clamped to what the server takes"
+    assert group.text("consumer.heartbeat.interval.ms") == "6000"
+    assert group.text("share.auto.offset.reset") == "earliest"
+    assert group.synonyms("share.auto.offset.reset") == [
+        Synonym("share.auto.offset.reset", "earliest", SettingSource.GROUP),
+        Synonym("share.auto.offset.reset", "latest", SettingSource.DEFAULT),
+    ]
+    assert group.synonyms("share.isolation.level") == [
+        Synonym("share.isolation.level", "read_uncommitted", SettingSource.DEFAULT)
+    ]
+    assert group.synonyms("consumer.heartbeat.interval.ms")[0] == Synonym(
+        "group.consumer.heartbeat.interval.ms", "6000", SettingSource.STATIC_BROKER
+    )
+
+
+def test_an_interval_of_the_server_that_is_out_of_its_bounds_is_not_the_groups_fault() -> None:
+    base = server(group_consumer_assignment_interval_ms="20000")
+    assert GroupSettings.resolve({}, base).consumer_assignment_interval_ms == 15_000
+    GroupSettings.check_together({"consumer.session.timeout.ms": "50000"}, base)
+    with pytest.raises(KafkaError, match=r"consumer\.assignment\.interval\.ms must be less than or equal to group"):
+        GroupSettings.check_together({"consumer.assignment.interval.ms": "20000"}, base)
