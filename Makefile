@@ -145,7 +145,7 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --python-version 3.13
+	@$(BIN)/mypy --python-version $$(.ci/python --newest)
 	@$(BIN)/lint-imports --no-logo
 	@$(PY) -m pytest -q tests/tidy
 

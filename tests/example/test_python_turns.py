@@ -61,6 +61,14 @@ def test_a_version_is_found_where_pyenv_keeps_it(machine: Path) -> None:
     assert taken(machine, "00000015eac609")[0] == "python"
 
 
+def test_the_types_are_checked_for_the_newest_version_that_takes_a_turn() -> None:
+    newest = subprocess.run([str(ROOT / ".ci" / "python"), "--newest"], capture_output=True, text=True, check=True)
+    assert newest.stdout == f"3.{max(_MINORS)}\n"
+    commands = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    asked = [line.rpartition("--python-version ")[2] for line in commands.splitlines() if "--python-version" in line]
+    assert asked == ["$(.ci/python --newest)"]
+
+
 def test_the_versions_that_take_turns_are_told_to_users() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     turns = (ROOT / ".ci" / "python").read_text()
