@@ -133,7 +133,7 @@ class TransactionCoordinator:
             code, saved = self._add(request, now_ms)
             return [*saved, Answer(event.ticket, code)]
         if isinstance(request, VerifyPartitions):
-            return [Answer(event.ticket, {tp: self._verify(request, tp) for tp in request.partitions})]
+            return [Answer(event.ticket, self._verify(request))]
         raise TypeError(f"a transaction coordinator does not know {type(request).__name__}")
 
     def _init(self, ticket: int, request: InitProducerIdRequest, now_ms: int) -> list[Effect]:
@@ -203,13 +203,14 @@ class TransactionCoordinator:
             return ErrorCode.NONE, []
         return ErrorCode.NONE, [self._save(known.extended(asked.partitions, asked.client_version, now_ms))]
 
-    def _verify(self, asked: VerifyPartitions, partition: TopicPartition) -> ErrorCode:
+    def _verify(self, asked: VerifyPartitions) -> dict[TopicPartition, ErrorCode]:
         known, code = self._find_owned(asked.transactional_id, asked.producer_id, asked.producer_epoch)
-        if known is None:
-            return code
-        if known.state in PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        if known is not None and known.state in PREPARED:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if known is None or code:
+            return dict.fromkeys(asked.partitions, code)
+        added = set(known.partitions)
+        return {tp: ErrorCode.NONE if tp in added else ErrorCode.TRANSACTION_ABORTABLE for tp in asked.partitions}
 
     def _find_owned(self, name: str, producer_id: int, producer_epoch: int) -> tuple[Transaction | None, ErrorCode]:
         known = self.transactions.get(name)

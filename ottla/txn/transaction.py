@@ -159,12 +159,12 @@ class Transaction:
 
     def extended(self, added: tuple[TopicPartition, ...], client_version: int, now_ms: int) -> Transaction:
         """With partitions added; the first ones begin the transaction."""
-        new = tuple(tp for tp in dict.fromkeys(added) if tp not in self.partitions)
+        partitions = tuple(dict.fromkeys((*self.partitions, *added)))
         return replace(
             self,
             state=State.ONGOING,
             previous_producer_id=self.producer_id,
-            partitions=self.partitions + new,
+            partitions=partitions,
             start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
             update_ms=now_ms,
             client_version=client_version,

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
+from ottla.coordinator.contract import Answer, Called
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.now import Now
+from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
+from ottla.txn.event import VerifyPartitions
 from ottla.txn.transaction import EPOCH_MAX, State, Transaction
 from ottla.wire.record.transaction import TransactionLogKey, TransactionLogValue, parse
 
@@ -86,6 +92,33 @@ def test_an_abort_of_nothing_and_a_first_partition_begin_now(state: State) -> No
 def test_more_partitions_join_once_each_and_in_their_order_and_do_not_begin_it_again() -> None:
     more = _OPEN.extended((_A1, _A0, TopicPartition("b", 0), _A1), 2, 50)
     assert more == replace(_OPEN, partitions=(_A0, _A1, TopicPartition("b", 0)), update_ms=50, client_version=2)
+
+
+class _Counted(TopicPartition):
+    """A partition that counts the comparisons with others."""
+
+    compared: ClassVar[int] = 0
+    __hash__ = TopicPartition.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.compared += 1
+        return tuple.__eq__(self, other)
+
+
+def test_a_partition_is_looked_up_among_those_of_its_transaction_and_not_compared_with_each() -> None:
+    _Counted.compared = 0
+    held, new = (tuple(_Counted("a", start + index) for index in range(500)) for start in (0, 500))
+    begun = replace(_OPEN, partitions=held).extended(new, 2, 50)
+    assert begun.partitions == (*held, *new)
+    machine = TransactionCoordinator(TransactionSettings(), lambda: None)
+    machine.transactions[begun.transactional_id] = begun
+    asked = VerifyPartitions(begun.transactional_id, *begun.client, (*new, TopicPartition("b", 0)))
+    (answer,) = machine.step(Called(1, asked), Now(0, 0))
+    assert isinstance(answer, Answer) and set(answer.response.values()) == {
+        ErrorCode.NONE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+    assert _Counted.compared < 5_000
 
 
 @pytest.mark.parametrize(
