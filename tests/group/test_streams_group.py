@@ -469,3 +469,12 @@ def test_one_who_leaves_may_stop_the_application() -> None:
     two.leave(shutdown_application=True)
     three.beat()
     assert Status.SHUTDOWN_APPLICATION in three.codes
+
+
+def test_one_who_is_no_member_stops_no_application() -> None:
+    host = Host(QUICK)
+    one, _ = settled(host, "one", "two")
+    stranger = Streamer(host, "stranger", epoch=1)
+    assert stranger.leave(shutdown_application=True).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    one.beat()
+    assert Status.SHUTDOWN_APPLICATION not in one.codes

@@ -130,9 +130,10 @@ def _leave(context: CommandContext, call: Called) -> None:
     group = context.shard.groups.get(request.group_id)
     if not isinstance(group, StreamsGroup):
         raise not_a_streams_group(request.group_id, group, what="Group")
+    member = group.member(request.member_id)
     if request.shutdown_application:
         _shut_down(group, request.member_id)
-    fence_streams_member(context, group, group.member(request.member_id))
+    fence_streams_member(context, group, member)
     response = api.StreamsGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, status=[]
     )
