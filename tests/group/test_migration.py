@@ -378,3 +378,17 @@ def test_a_converted_group_survives_a_restart() -> None:
     rounds([new])
     go_on(host, classics, [new])
     assert everything(classics, [new]) == [0, 1, 2, 3]
+
+
+def test_a_first_join_phase_that_a_consumer_has_cut_off_ends_no_later_one() -> None:
+    host = Host()
+    gone = Classic(host, version=3).join()
+    gone.member_id = next(iter(host.group().members))
+    gone.leave()
+    assert host.group().state is ClassicState.PREPARING_REBALANCE
+    consumer, stays = Consumer(host, "new"), Classic(host)
+    assert consumer.join().error_code == NONE
+    assert stays.join().joined().error_code == NONE
+    consumer.leave()
+    host.pass_ms(2 * host.settings.group_initial_rebalance_delay_ms)
+    assert stays.join().joined().error_code == NONE

@@ -155,6 +155,8 @@ def _group_for(context: CommandContext, request: ConsumerGroupHeartbeatRequest, 
         if known.members:
             return upgrade(context, known)
         context.extend(group_tombstones(known))
+        # The group may be in its first join phase, whose members have left.
+        context.timers.cancel_group(request.group_id)
     return ConsumerGroup(request.group_id)
 
 
