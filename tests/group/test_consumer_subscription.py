@@ -125,3 +125,25 @@ def test_an_expression_that_is_none_is_refused() -> None:
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert answer.error_message.startswith("SubscribedTopicRegex `(?=x)` is not a valid regular expression: ")
     assert host.group() is None
+
+
+def test_a_heartbeat_resolves_its_own_expression_and_one_of_the_others() -> None:
+    """Each takes the time of all topics, and a client may bring as many as it has members."""
+    host = Host()
+    members = [Consumer(host, name, topics=None, regex=f"orders|{name}.*") for name in "abcd"]
+    for member in members:
+        member.join()
+    host.topics.create("a-new", 1)
+    host.change_topics(created=["a-new"])
+    host.pass_ms(10_001)
+
+    def fresh() -> set[str]:
+        resolved = host.group().resolved
+        return {regex for regex, known in resolved.items() if known.version == host.topics.version}
+
+    members[2].beat(full=False)
+    assert fresh() == {"orders|c.*", "orders|a.*"}
+    members[2].beat(full=False)
+    assert len(fresh()) == 3
+    members[2].beat(full=False)
+    assert len(fresh()) == 4 and host.group().resolved["orders|a.*"].topics == ("a-new", "orders")

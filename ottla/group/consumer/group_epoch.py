@@ -8,7 +8,8 @@ Rules:
 - The group epoch rises when a subscription changes, when a regular expression matches other topics, and when a
   subscribed topic has changed (by its hash).
 - A regular expression is resolved when a member brings it, again if a topic was created since, and every
-  `group.consumer.regex.refresh.interval.ms`, but at most every ten seconds.
+  `group.consumer.regex.refresh.interval.ms`, but at most every ten seconds. A heartbeat resolves its member's own
+  expression and one of the others, since each takes the time of all topics.
 """
 
 from collections.abc import Mapping
@@ -97,11 +98,15 @@ def _resolve(
     if before.regex and before.regex not in used and before.regex in resolved:
         del resolved[before.regex]
         context.append(regex_tombstone(group.group_id, before.regex))
-    changed = False
+    changed = has_resolved_other = False
     for regex in used:
         known = resolved.get(regex)
         if known is not None and not _is_stale(context, known):
             continue
+        if regex != after.regex:
+            if has_resolved_other:
+                continue
+            has_resolved_other = True
         fresh = Resolved(_matching(context, regex), context.shard.topics.version, context.now_ms)
         changed = changed or known is None or known.topics != fresh.topics
         resolved[regex] = fresh
