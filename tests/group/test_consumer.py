@@ -386,3 +386,16 @@ def test_what_a_static_members_successor_has_stays_when_its_predecessor_goes() -
     group.remove("old")
     assert group.owners == {(topic_id, 0): "new"}
     assert group.static_members == {"i": "new"}
+
+
+def test_a_static_member_that_changes_its_instance_id_sets_the_old_one_free() -> None:
+    host = Host()
+    changing = Consumer(host, "m1", instance_id="a")
+    changing.join()
+    changing.instance_id = "b"
+    assert changing.join().error_code == NONE
+    successor = Consumer(host, "m2", instance_id="a")
+    assert successor.join().error_code == NONE
+    changing.leave()
+    assert Consumer(host, "m3", instance_id="b").join().error_code == NONE
+    assert host.group().static_members == host.replayed_group().static_members == {"a": "m2", "b": "m3"}

@@ -145,6 +145,7 @@ class ConsumerGroup(ServerAssignedGroup[ConsumerMember, Target]):
 
     def put(self, member: ConsumerMember) -> None:
         self._release(member.member_id)
+        self._free_instance(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -153,9 +154,15 @@ class ConsumerGroup(ServerAssignedGroup[ConsumerMember, Target]):
 
     def remove(self, member_id: str) -> None:
         self._release(member_id)
-        member = self.members.pop(member_id)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
+        self._free_instance(member_id)
+        del self.members[member_id]
+
+    def _free_instance(self, member_id: str) -> None:
+        """Free the member's present instance id, unless a successor has it."""
+        member = self.members.get(member_id)
+        instance_id = None if member is None else member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
 
     def _release(self, member_id: str) -> None:
         member = self.members.get(member_id)
