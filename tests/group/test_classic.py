@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.classic import ClassicState
 from ottla.kernel.error import ErrorCode
@@ -419,3 +421,17 @@ def test_a_group_over_a_lowered_limit_rebalances_when_it_is_loaded() -> None:
     for member in members:
         member.join()
     assert members[2].joined().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("client_id", 3), ("client_id", 9), ("instance_id", 5), ("instance_id", 9)]
+)
+def test_a_name_that_leaves_no_room_for_the_rest_of_a_member_id_is_refused(name: str, version: int) -> None:
+    host = Host()
+    # The coordinator appends a dash and a UUID; a string of the log has at most 32,767 bytes.
+    longest = 32_767 - 37
+    options: dict[str, Any] = {"version": version, name: "é" + "x" * longest}
+    assert Classic(host, **options).join().joined().error_code == ErrorCode.INVALID_REQUEST
+    assert host.group() is None
+    options[name] = options[name][:-2]
+    settle(host, [Classic(host, **options).join()])

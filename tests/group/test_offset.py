@@ -258,3 +258,28 @@ def test_transactional_records_are_appended_under_their_producer() -> None:
     host = Host()
     transactional(host, {0: 5}, 77)
     assert [entry[2] for entry in host.log] == [77]
+
+
+def test_an_offset_that_a_client_keeps_for_longer_than_time_lasts_is_kept() -> None:
+    host = Host()
+    request = commit_request("g", {"orders": {0: 5}}, -1, "", None)
+    request.retention_time_ms = (1 << 63) - 1
+    assert host.call(request, 4).topics[0].partitions[0].error_code == NONE
+    host.pass_ms(2 * host.settings.offsets_retention_ms)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (5, NONE)}
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, -1), (-1, 0), (77, -1)])
+def test_a_transactional_commit_without_a_producer_is_refused(producer_id: int, producer_epoch: int) -> None:
+    host = Host()
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
+    )
+    answer = host.call(request, 3)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert host.log == []

@@ -40,6 +40,8 @@ from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 
 #: From this version on a client rejoins with the id that it was given (KIP-394).
 _PROMISES_FROM = 4
+#: The most bytes of a string of the log, less the dash and the UUID that follow the name in a member id.
+_NAME_BYTES_MAX = 32767 - 37
 #: From this version on the leader may be told to keep the assignment (KIP-814).
 _SKIP_ASSIGNMENT_FROM = 9
 
@@ -52,6 +54,8 @@ def join_group(context: CommandContext, call: Called) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if not request.member_id and len(_member_name(call).encode()) > _NAME_BYTES_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     group = context.shard.groups.get(request.group_id)
     if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -128,11 +132,16 @@ def _has_room(context: CommandContext, group: ClassicGroup, member_id: str) -> b
     return member_id in group.members or len(group.members) < size_max
 
 
+def _member_name(call: Called) -> str:
+    """The beginning of a new member's id."""
+    request: JoinGroupRequest = call.request
+    return call.client_id if request.group_instance_id is None else request.group_instance_id
+
+
 def _join_newcomer(context: CommandContext, call: Called, group: ClassicGroup) -> None:
     request: JoinGroupRequest = call.request
     instance_id = request.group_instance_id
-    prefix = call.client_id if instance_id is None else instance_id
-    member_id = f"{prefix}-{context.new_uuid_text()}"
+    member_id = f"{_member_name(call)}-{context.new_uuid_text()}"
     if instance_id is not None:
         if instance_id in group.static_members:
             _return_static(context, call, group, member_id)

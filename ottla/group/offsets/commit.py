@@ -48,6 +48,8 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 _Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+#: The largest timestamp of a record: an offset with it never expires.
+_TIMESTAMP_MAX = (1 << 63) - 1
 #: From this version on topics are identified by id.
 _TOPIC_IDS_FROM = 10
 _TXN_TOPIC_IDS_FROM = 6
@@ -77,7 +79,9 @@ def commit_offsets(context: CommandContext, call: Called) -> None:
     except KafkaError as refusal:
         context.answer(call.ticket, _refused(resolved, refusal.code))
         return
-    expire_ms = -1 if request.retention_time_ms == -1 else context.now_ms + request.retention_time_ms
+    expire_ms = min(context.now_ms + request.retention_time_ms, _TIMESTAMP_MAX)
+    if request.retention_time_ms == -1:
+        expire_ms = -1
     response = OffsetCommitResponse()
     for topic, (_, name, existing) in resolved:
         results = []
@@ -256,6 +260,9 @@ def commit_transactional_offsets(context: CommandContext, call: Called) -> None:
     request: TxnOffsetCommitRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        # The transaction coordinator refuses them too, but it is not asked if verification is switched off.
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     check: _PartitionCheck = _accept_all
     group = context.shard.groups.get(request.group_id)
     if group is not None:
