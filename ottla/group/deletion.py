@@ -89,8 +89,9 @@ def _expire_offsets(context: CommandContext, group: ClassicGroup | ConsumerGroup
     """Delete expired offsets; True if no offset is left, pending ones included."""
     offsets = context.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
+    subscribes = group.subscription()
     for topic, partitions in offsets.of_group(group.group_id).items():
-        subscribed = group.subscribes(topic)
+        subscribed = subscribes(topic)
         for partition, committed in partitions.items():
             held = subscribed or offsets.has_pending(group.group_id, topic, partition)
             if not held and _is_expired(context, group, committed):

@@ -1,5 +1,9 @@
 """How offsets and groups go: DeleteGroups, OffsetDelete, deleted topics, expiry."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
+
 from ottla.coordinator.contract import Answer, Append, Called
 from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
@@ -8,7 +12,7 @@ from ottla.kernel.now import Now
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from tests.group.client import commit, commit_request, fetched, stable_group, transactional
+from tests.group.client import Consumer, commit, commit_request, fetched, stable_group, transactional
 from tests.group.host import Host, Topics
 
 DAY_MS = 24 * 3600 * 1000
@@ -162,3 +166,38 @@ def test_a_group_with_many_offsets_goes_in_batches_that_a_log_accepts() -> None:
     assert len(batches) > 1 and sum(len(entries) for entries in batches) == 61
     assert all(sum(len(key) for key, _ in entries) < 300_000 for entries in batches)
     assert isinstance(effects[-1], Answer)
+
+
+class _Read(tuple[str, ...]):
+    """A subscription that counts how often it is read."""
+
+    reads: ClassVar[int] = 0
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        _Read.reads += 1
+        return super().__iter__()
+
+
+def test_a_check_for_expired_offsets_reads_each_subscription_once() -> None:
+    names = [f"t{number}" for number in range(10)]
+    host = Host(topics=Topics(dict.fromkeys(names, 1)))
+    members = [Consumer(host, name, topics=names) for name in ("a", "b")]
+    for member in members:
+        member.join()
+    a = members[0]
+    host.call(commit_request("g", {name: {0: 5} for name in names}, a.beat().member_epoch, "a"), 9)
+    group = host.group()
+    for member_id, each in list(group.members.items()):
+        group.members[member_id] = replace(each, topics=_Read(each.topics))
+    _Read.reads = 0
+    host.coordinator._expire(Now(host.now_ms, host.now_ms))
+    assert _Read.reads == len(members)
+    _Read.reads = 0
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        for name in names
+    ]
+    answer = host.call(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert _Read.reads == len(members)

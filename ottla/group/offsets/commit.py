@@ -322,6 +322,7 @@ def delete_offsets(context: CommandContext, call: Called) -> None:
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_of_consumers:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     offsets = context.shard.offsets
+    subscribes = group.subscription()
     response = OffsetDeleteResponse()
     for topic in request.topics:
         count = context.shard.topics.partition_count(topic.name)
@@ -330,7 +331,7 @@ def delete_offsets(context: CommandContext, call: Called) -> None:
             error = ErrorCode.NONE
             if not 0 <= index < count:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif group.subscribes(topic.name):
+            elif subscribes(topic.name):
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             present = offsets.get(group_id, topic.name, index) is not None
             if error is ErrorCode.NONE and (present or offsets.has_pending(group_id, topic.name, index)):

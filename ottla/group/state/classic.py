@@ -14,7 +14,7 @@ The durable part (the `GroupMetadata` record) is the last generation with an ass
 lives only in memory, and its members rejoin when the coordinator moves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -233,11 +233,12 @@ class ClassicGroup:
             votes[vote] = votes.get(vote, 0) + 1
         return max(sorted(votes, key=_bucket), key=lambda name: votes[name])
 
-    def subscribes(self, topic: str) -> bool:
-        """Does a member use this topic? A consumer group whose subscriptions cannot be decoded counts as using all."""
+    def subscription(self) -> Callable[[str], bool]:
+        """Whether a member uses a topic, as of now. Consumers with undecodable subscriptions count as using all."""
         if self.subscribed_topics is None:
-            return self.is_of_consumers
-        return topic in self.subscribed_topics
+            uses_all = self.is_of_consumers
+            return lambda _: uses_all
+        return self.subscribed_topics.__contains__
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""

@@ -9,7 +9,7 @@ Rules:
 `server_assigned_group` has the part that other kinds of groups share.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -192,8 +192,9 @@ class ConsumerGroup(ServerAssignedGroup[ConsumerMember, Target]):
             return {} if owner is None else self.targets.get(owner, {})
         return self.targets.get(member_id, {})
 
-    def subscribes(self, topic: str) -> bool:
-        return topic in subscribed_topics(self.members.values(), self.resolved)
+    def subscription(self) -> Callable[[str], bool]:
+        """Whether a member subscribes to a topic, as of now."""
+        return subscribed_topics(self.members.values(), self.resolved).__contains__
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """May a classic member with these protocols join the group?"""

@@ -11,7 +11,7 @@ All fields are durable except `configured`, `endpoint_epoch` and `shutdown_membe
 that other kinds of groups share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -149,8 +149,10 @@ class StreamsGroup(ServerAssignedGroup[StreamsMember, TaskSet]):
     def target_of(self, member_id: str) -> TaskSet:
         return self.targets.get(member_id, NO_TASKS)
 
-    def subscribes(self, topic: str) -> bool:
-        return bool(self.members) and self.topology is not None and topic in self.topology.sources
+    def subscription(self) -> Callable[[str], bool]:
+        """Whether the application reads a topic, as of now; without members it reads none."""
+        sources = self.topology.sources if self.members and self.topology is not None else {}
+        return sources.__contains__
 
     def may_take(self, role: Role, subtopology: str, partition: int, process_id: str) -> bool:
         """May a member of this process take the task?"""
