@@ -45,6 +45,24 @@ def test_a_transaction_is_described_with_its_partitions_by_topic() -> None:
     assert empty.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_transactional_id_of_another_coordinator_fails_alone() -> None:
+    here = coordinator(transaction("x"))
+
+    def driver_of(name: str) -> Any:
+        if name == "elsewhere":
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return here.driver_of(name)
+
+    call = called(transactions=Mock(driver_of=driver_of))
+    states = describe_transactions(
+        call, DescribeTransactionsRequest(transactional_ids=["elsewhere", "x"])
+    ).transaction_states
+    assert [(each.transactional_id, each.error_code, each.transaction_state) for each in states] == [
+        ("elsewhere", ErrorCode.NOT_COORDINATOR, ""),
+        ("x", NONE, "Ongoing"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("filters", "names"),
     [

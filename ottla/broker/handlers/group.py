@@ -265,17 +265,25 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
         failed = next((answer for answer in answers if answer.error_code), None)
         return failed or ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])
 
-    return _gather([(driver, request) for driver in call.node.groups.drivers()], call, merge)
+    return _gather([(_ask(call, driver, request), request) for driver in call.node.groups.drivers()], call, merge)
 
 
 def _ask_each(call: Call, parts: list[tuple[str, Any]], merge: Callable[[list[Any]], Any]) -> Reply:
-    return _gather([(call.node.groups.driver_of(group_id), request) for group_id, request in parts], call, merge)
+    """Ask the coordinator of each group; a group whose coordinator is not here, or is loading, fails alone."""
+    asked = []
+    for group_id, request in parts:
+        try:
+            answer = _ask(call, call.node.groups.driver_of(group_id), request)
+        except KafkaError as error:
+            answer = Later()
+            answer.resolve(error)
+        asked.append((answer, request))
+    return _gather(asked, call, merge)
 
 
-def _gather(asked: list[tuple[GroupDriver, Any]], call: Call, merge: Callable[[list[Any]], Any]) -> Reply:
-    """Ask all coordinators; after the last answer, merge the answers in the order of the requests."""
-    answers = [_ask(call, driver, request) for driver, request in asked]
-    left = len(answers)
+def _gather(asked: list[tuple[Later, Any]], call: Call, merge: Callable[[list[Any]], Any]) -> Reply:
+    """After the last answer, merge the answers in the order of the requests."""
+    left = len(asked)
     if not left:
         return merge([])
     whole = Later()
@@ -284,9 +292,11 @@ def _gather(asked: list[tuple[GroupDriver, Any]], call: Call, merge: Callable[[l
         nonlocal left
         left -= 1
         if not left:
-            failed = next((answer.value for answer in answers if isinstance(answer.value, KafkaError)), None)
-            whole.resolve(failed or merge([answer.value for answer in answers]))
+            whole.resolve(merge([said(answer.value, request) for answer, request in asked]))
 
-    for answer in answers:
+    def said(value: Any, request: Any) -> Any:
+        return failure(request, call.version, value) if isinstance(value, KafkaError) else value
+
+    for answer, _ in asked:
         answer.then(arrived)
     return whole

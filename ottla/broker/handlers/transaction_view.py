@@ -36,7 +36,11 @@ def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
     if not transactional_id:
         state.error_code = ErrorCode.INVALID_REQUEST
         return state
-    known = call.node.transactions.driver_of(transactional_id).machine.transactions.get(transactional_id)
+    try:
+        known = call.node.transactions.driver_of(transactional_id).machine.transactions.get(transactional_id)
+    except KafkaError as error:
+        state.error_code = error.code
+        return state
     if known is None:
         state.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return state
