@@ -20,8 +20,10 @@ from ottla.streams import stores
 Logged = list[tuple[str, bytes, bytes | None, int]]
 
 
-def opened(spec: StoreSpec, log: Logged | None = None) -> Any:
-    cells: dict[str, Cell] = {}
+def opened(
+    spec: StoreSpec, log: Logged | None = None, entries: MemoryBytes | None = None, observed: int | None = None
+) -> Any:
+    cells: dict[str, Cell] = {} if observed is None else {f"{spec.name}/observed": Cell(observed)}
 
     def note(*entry: Any) -> None:
         assert log is not None
@@ -29,7 +31,7 @@ def opened(spec: StoreSpec, log: Logged | None = None) -> Any:
 
     return make_store(
         spec,
-        MemoryBytes(),
+        entries or MemoryBytes(),
         (STRING, STRING),
         "topic",
         note if log is not None else None,
@@ -86,6 +88,23 @@ def test_versions_are_valid_until_the_next_one() -> None:
         ("D", 40, None),
         ("E", 20, 30),
     ]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_versioned_store_forgets_deleted_keys_with_their_history(restarted: bool) -> None:
+    spec = stores.versioned("s", 20, "string", "string")
+    store = opened(spec)
+    for number in range(100):
+        store.put(f"k{number}", "A", number)
+        store.put(f"k{number}", None, number + 1)
+    store.put("again", None, 100)
+    store.put("again", "B", 105)
+    if restarted:
+        store = opened(spec, entries=MemoryBytes(store.entries.entries()), observed=105)
+    assert (store.get("k85", 85).value, store.get("k85", 86)) == ("A", None)
+    store.put("other", "C", 200)
+    assert (store.get("again").value, store.get("other").value, store.get("k99")) == ("B", "C", None)
+    assert len(store.entries) == 2
 
 
 def test_a_longer_key_between_the_entries_of_a_key_is_not_that_key() -> None:

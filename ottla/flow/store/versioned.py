@@ -1,11 +1,13 @@
 """Versioned key-value stores (KIP-889): every value of a key with the time from which it is valid.
 
 An entry's key is `key + valid-from (8 bytes)`; a value begins with the byte 1, a tombstone is the byte 0. Times that
-are older than the newest time minus the history retention can be neither read nor written.
+are older than the newest time minus the history retention can be neither read nor written. A tombstone of that
+age is dropped with all versions before it, so that deleted keys take no space.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from ottla.kernel.named import NamedTuple
 
 #: Results of `put`: the record is the latest of its key; the record is older than the retention and was not stored.
 IS_LATEST, NOT_PUT = -1, -(1 << 63)
+_TOMBSTONE = b"\x00"
 
 
 class VersionedRecord(NamedTuple):
@@ -27,6 +30,16 @@ class VersionedRecord(NamedTuple):
 class VersionedStore(TimedStore):
     """A versioned store (Kafka Streams: VersionedKeyValueStore). `observed` is the newest time put, over all keys."""
 
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        #: The times and entry keys of tombstones, a heap. Some may have been replaced or dropped since.
+        self._tombstones = [
+            (entry_key[-8:], entry_key)
+            for entry_key in self.entries.keys()  # noqa: SIM118
+            if self.entries.get(entry_key) == _TOMBSTONE
+        ]
+        heapq.heapify(self._tombstones)
+
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Put a version; None deletes as of that time. Returns until when it is valid, IS_LATEST or NOT_PUT."""
         if timestamp > self._observed.value:
@@ -37,8 +50,11 @@ class VersionedStore(TimedStore):
         entry_key = key_bytes + timestamp.to_bytes(8, "big")
         data = None if value is None else self._value.serialize(self._topic, value)
         later = next(self._versions(key_bytes, timestamp + 1, None), None)
-        self.entries.put(entry_key, b"\x00" if data is None else b"\x01" + data)
+        self.entries.put(entry_key, _TOMBSTONE if data is None else b"\x01" + data)
+        if data is None:
+            heapq.heappush(self._tombstones, (entry_key[-8:], entry_key))
         self._forget(key_bytes)
+        self._forget_deleted()
         if self._log is not None:
             self._log(self.name, key_bytes, data, timestamp)
         return IS_LATEST if later is None else later[0]
@@ -55,7 +71,7 @@ class VersionedStore(TimedStore):
             return None
         key_bytes = self._key.serialize(self._topic, key)
         version = next(self._versions(key_bytes, None, as_of, reverse=True), None)
-        if version is None or version[1] == b"\x00":
+        if version is None or version[1] == _TOMBSTONE:
             return None
         return VersionedRecord(self._value.deserialize(self._topic, version[1][1:]), version[0])
 
@@ -64,7 +80,7 @@ class VersionedStore(TimedStore):
         key_bytes = self._key.serialize(self._topic, key)
         end: int | None = None
         for timestamp, data in self._versions(key_bytes, None, None, reverse=True):
-            if data != b"\x00" and (latest is None or timestamp <= latest) and (end is None or end > earliest):
+            if data != _TOMBSTONE and (latest is None or timestamp <= latest) and (end is None or end > earliest):
                 yield VersionedRecord(self._value.deserialize(self._topic, data[1:]), timestamp, end)
             end = timestamp
 
@@ -87,3 +103,17 @@ class VersionedStore(TimedStore):
         expired = [time for time, _ in self._versions(key_bytes, None, oldest)]
         for time in expired[:-1]:
             self.entries.delete(key_bytes + time.to_bytes(8, "big"))
+
+    def _forget_deleted(self) -> None:
+        """Drop tombstones from before the history, and the versions before them."""
+        oldest = self._observed.value - self.spec.retention_ms
+        if oldest < 0:
+            return
+        last = oldest.to_bytes(8, "big")
+        while self._tombstones and self._tombstones[0][0] <= last:
+            _, entry_key = heapq.heappop(self._tombstones)
+            if self.entries.get(entry_key) != _TOMBSTONE:
+                continue
+            key_bytes, deleted = entry_key[:-8], int.from_bytes(entry_key[-8:], "big")
+            for time in [time for time, _ in self._versions(key_bytes, None, deleted)]:
+                self.entries.delete(key_bytes + time.to_bytes(8, "big"))
