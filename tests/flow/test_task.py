@@ -133,6 +133,26 @@ def test_the_partition_with_the_lowest_time_goes_first_and_offsets_keep_their_or
     assert [output.value for output in task.run([*b, *a])] == [b"b4", b"a5", b"a1", b"a9", b"b9", b"b2"]
 
 
+def test_a_timestamp_extractor_sees_the_same_time_for_a_record_that_waited_during_a_restart() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def extract(record: Any, partition_time: int) -> int:
+        seen.append((record.offset, partition_time))
+        return int(record.timestamp)
+
+    builder = StreamsBuilder()
+    builder.stream("in", timestamp_extractor=extract).to("out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    records = [Input("in", 0, offset, timestamp, b"k", b"v") for offset, timestamp in enumerate((5, 3, 9))]
+    task = Task(topology, 0, 0, settings())
+    task.add(records)
+    task.step()
+    task.step()
+    again = Task(topology, 0, 0, settings(), state=task.snapshot())
+    again.add(records[2:])
+    assert seen == [(0, -1), (1, 5), (2, 5), (2, 5)]
+
+
 def test_a_topic_that_no_source_reads_is_refused() -> None:
     builder = StreamsBuilder()
     builder.stream("a").to("out")

@@ -124,5 +124,14 @@ class Receiver:
         except Exception as error:
             message = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
             raise StreamsError(message) from error
-        newest.value = max(newest.value, timestamp)
         return timestamp
+
+    def advance(self, received: Input, timestamp: int) -> None:
+        """Advance the partition's time, for extractors, to a record that will be processed now.
+
+        Not in `receive`: the commit before a record that waits would hold its time, and after a restart the extractor
+        would see it for the same record.
+        """
+        if self._extractor is not None and self._extractor is not wallclock_timestamp:
+            newest = self._times(partition_time(received.topic, received.partition))
+            newest.value = max(newest.value, timestamp)

@@ -72,8 +72,9 @@ class Waiting:
             return False
         partition = self._first.poll()
         _, receiver, record, received = self._heads.pop(partition)
-        self._next_head(partition, self._queues[partition])
         assert record is not None and isinstance(received, Input)
+        receiver.advance(received, record.timestamp)
+        self._next_head(partition, self._queues[partition])
         self._task.process(receiver, record, received)
         return True
 
@@ -92,8 +93,9 @@ class Waiting:
                     or self._process_rows(partition, head)
                 )
                 continue
-            self._next_head(partition, self._queues[partition])
             assert record is not None
+            receiver.advance(received, record.timestamp)
+            self._next_head(partition, self._queues[partition])
             self._task.process(receiver, record, received)
             count += 1
         return count
