@@ -271,6 +271,9 @@ class SinkNode:
         if partitioner is None:
             return (None,)
         chosen = partitioner(topic, key, value, self._task.settings.partitions(topic))
-        if chosen is None or isinstance(chosen, int):
-            return (chosen,)
-        return sorted(set(chosen))
+        if chosen is None:
+            return (None,)
+        numbers: list[int] = [chosen] if isinstance(chosen, int) else sorted(set(chosen))
+        if any(not isinstance(number, int) or number < 0 for number in numbers):
+            raise StreamsError(f"the partitioner of {self.name} returned {chosen!r} (expected None, or 0 or more)")
+        return numbers

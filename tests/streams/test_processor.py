@@ -1,5 +1,6 @@
 """The Processor API: forwarding, stores, punctuators, metadata (Kafka Streams 4.3, tried)."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -231,6 +232,16 @@ def test_topics_may_be_named_by_records_and_partitions_by_the_program() -> None:
     driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
     driver.input_topic("in").pipe("k", "v")
     assert driver.produced_topics() == ["fixed", "v-in-0"]
+
+
+@pytest.mark.parametrize("chosen", [-1, [0, -1], "0"])
+def test_a_partitioner_that_returns_no_partition_is_told(chosen: Any) -> None:
+    """Of many outputs, those with a negative partition went to that of their key."""
+    builder = StreamsBuilder()
+    builder.stream("in").to("out", partitioner=lambda topic, key, value, count: chosen)
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    with pytest.raises(StreamsError, match=re.escape(f"returned {chosen!r} (expected None, or 0 or more)")):
+        driver.input_topic("in").pipe("k", "v")
 
 
 def test_transform_values_of_a_table_is_called_for_nulls() -> None:
