@@ -47,13 +47,15 @@ counts those with null keys, null values or late timestamps by the node that dro
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.context import NodeContext, SinkNode
-from ottla.flow.failure import Failed, failure_of
+from ottla.flow.error import StreamsError
+from ottla.flow.failure import Failed, failure_of, response_of
 from ottla.flow.handler import Action, ErrorContext, Handler, Handlers
 from ottla.flow.make_store import bound, make_store
 from ottla.flow.record import NO_TIMESTAMP, Headers, Input, Output, Record, RecordContext
@@ -65,6 +67,8 @@ from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
 from ottla.flow.task.waiting import Waiting
 from ottla.flow.topology import Subtopology, Topology
+from ottla.flow.where import Where
+from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.flow.vector.columns import Batch
@@ -309,7 +313,7 @@ class Task:
             current.value if current else None,
             record,
         )
-        response = self.settings.handlers.respond(handler, context, error)
+        response = response_of(self.topology, self.settings.handlers, handler, context, error)
         self.outputs.extend(response.dead_letters)
         if response.action is Action.FAIL:
             raise failure_of(self.topology, context, error) from error
@@ -387,15 +391,17 @@ class Task:
                 nodes[name] = SinkNode(self, topology.sinks[name])
             elif name in topology.processors:
                 node = topology.processors[name]
-                nodes[name] = NodeContext(self, name, node.supplier(), node.stores)
+                with _opening(name, node.where):
+                    nodes[name] = NodeContext(self, name, node.supplier(), node.stores)
                 self._contexts[name] = nodes[name]
             else:
                 self._read(name, nodes)
         for name in self.subtopology.nodes:
             if name not in topology.sinks:
                 nodes[name].adopt({child: nodes[child] for child in topology.children(name)})
-        for context in self._contexts.values():
-            context.start()
+        for name, context in self._contexts.items():
+            with _opening(name, topology.processors[name].where):
+                context.start()
         for name in reversed(self.subtopology.nodes):
             if name not in topology.sinks:
                 nodes[name].link()
@@ -413,6 +419,17 @@ class Task:
         for topic in source.topics:
             real = self.topology.topic(topic, self.settings.application_id)
             receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, len(receivers))
+
+
+@contextlib.contextmanager
+def _opening(name: str, where: Where) -> Iterator[None]:
+    """Raise an error of a processor's supplier or `init` as StreamsError."""
+    try:
+        yield
+    except OttlaError:
+        raise
+    except Exception as error:
+        raise StreamsError(f"{name} ({where}) could not be opened: {type(error).__name__}: {error}") from error
 
 
 class GlobalTask(Task):

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from ottla.flow.error import StreamsError
-from ottla.flow.handler import ErrorContext
+from ottla.flow.handler import ErrorContext, Handler, Handlers, Response
 from ottla.flow.topology import Topology
 
 
 class Failed(StreamsError):
     """A handler chose to fail. The error passes through all processors upstream."""
+
+
+def response_of(
+    topology: Topology, handlers: Handlers, handler: Handler, context: ErrorContext, error: BaseException
+) -> Response:
+    """Call a handler. Raises Failed if the handler itself fails (Kafka Streams: fatal user code error)."""
+    try:
+        return handlers.respond(handler, context, error)
+    except Exception as second:
+        first = failure_of(topology, context, error)
+        raise Failed(f"{first}; the error handler failed too: {type(second).__name__}: {second}") from second
 
 
 def failure_of(topology: Topology, context: ErrorContext, error: BaseException) -> Failed:

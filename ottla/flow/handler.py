@@ -120,6 +120,8 @@ class Handlers:
     def respond(self, handler: Handler, context: ErrorContext, error: BaseException) -> Response:
         """Call a handler and add the dead letter."""
         response = handler(context, error)
+        if not isinstance(response, Response):
+            raise TypeError(f"it returned {response!r} (expected a Response)")
         if self.dead_letter_topic is None or response.dead_letters:
             return response
         return Response(response.action, (dead_letter(self.dead_letter_topic, context, error),))

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from ottla.streams import (
+    Context,
     ErrorContext,
     Handlers,
     JoinWindows,
     KStream,
+    Processor,
+    Record,
     Response,
     StreamsBuilder,
     StreamsError,
@@ -99,6 +102,58 @@ def test_a_handler_of_the_programs_own_sees_the_record_and_answers() -> None:
         0,
         0,
     )
+
+
+def broken(context: ErrorContext, error: BaseException) -> Response:
+    raise KeyError("no such table")
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"),
+    [(broken, "KeyError: 'no such table'"), (lambda *_: None, r"TypeError: it returned None \(expected a Response\)")],
+    ids=["fails", "returns none"],
+)
+@pytest.mark.parametrize("kind", ["deserialization", "processing", "production"])
+def test_an_error_handler_that_fails_stops_the_task(kind: str, handler: Any, told: str) -> None:
+    """It is called once, and not again for each step upstream."""
+    calls: list[str] = []
+
+    def handle(context: ErrorContext, error: BaseException) -> Response:
+        calls.append(context.node)
+        response: Response = handler(context, error)
+        return response
+
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10)).count()
+    mapped = counts.to_stream(lambda key, value: key.key).map_values(
+        lambda value: 1 // 0 if kind == "processing" else ""
+    )
+    mapped.to("out", key_serde="string", value_serde="long")
+    app = builder.build(key_serde="string", value_serde="long", handlers=Handlers(**{kind: handle}))
+    driver = TestDriver(app)
+    topic = driver.input_topic("in", value_serde="string" if kind == "deserialization" else "long")
+    with pytest.raises(StreamsError, match=f"failed on in-0 at offset 0: .*; the error handler failed too: {told}"):
+        topic.pipe("k", "x" if kind == "deserialization" else 1)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("where", ["supplier", "init"])
+def test_a_processor_that_cannot_be_opened_stops_the_task_and_names_its_line(where: str) -> None:
+    class Model(Processor):
+        def __init__(self) -> None:
+            if where == "supplier":
+                raise FileNotFoundError("no model")
+
+        def init(self, context: Context) -> None:
+            raise FileNotFoundError("no model")
+
+        def process(self, record: Record) -> None: ...
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Model).to("out")
+    told = r"KSTREAM-PROCESSOR-0000000001 \(.*test_error.py:\d+.*\) could not be opened: FileNotFoundError: no model"
+    with pytest.raises(StreamsError, match=told):
+        TestDriver(builder.build(key_serde="string", value_serde="string"))
 
 
 def test_a_value_that_its_serde_cannot_write_is_a_production_error() -> None:

@@ -21,7 +21,7 @@ from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Changes, Task
 from ottla.flow.error import StreamsError
-from ottla.flow.failure import failure_of
+from ottla.flow.failure import failure_of, response_of
 from ottla.flow.handler import Action, ErrorContext
 from ottla.flow.record import Output
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -123,7 +123,7 @@ class Committer:
         )
         if output.topic == handlers.dead_letter_topic:
             raise failure_of(task.topology, context, error) from error
-        response = handlers.respond(handlers.production, context, error)
+        response = response_of(task.topology, handlers, handlers.production, context, error)
         if response.action is Action.FAIL:
             raise failure_of(task.topology, context, error) from error
         task.dropped += 1
