@@ -147,7 +147,7 @@ def give(task: HostedTask, numbers: Any, offset: int) -> None:
     count = len(numbers)
     keys = pa.array([b"key-%012d" % number for number in numbers.tolist()], pa.binary())
     offsets = np.arange(offset, offset + count)
-    task.add_batch(Batch("in", 0, offsets, offsets, keys, pa.array([b"value"] * count, pa.binary()), None))
+    task.add_batch(Batch("in", 0, offsets, offsets, keys, pa.array([b"value"] * count, pa.binary()), None), 0)
     task.run({SOURCE: CommittedOffset(offset + count)}, [], 0)
 
 

@@ -181,8 +181,12 @@ class Task:
         for record in inputs:
             self._waiting.add((record.topic, record.partition), record)
 
-    def add_columns(self, batch: Batch) -> None:
-        """Queue many records of one partition. They are deserialized together, or one by one if that fails."""
+    def add_columns(self, batch: Batch, now: int | None = None) -> None:
+        """Queue many records of one partition. They are deserialized together, or one by one if that fails. `now` is
+        the wall clock: the timestamp of the first record may be extracted here.
+        """
+        if now is not None:
+            self.now = max(self.now, now)
         rows = batch.rows(self._waiting.receiver(batch.topic))
         if rows is None:
             self.add(batch.inputs())

@@ -23,6 +23,7 @@ from ottla.streams import (
     TimeWindows,
     log_and_continue,
     use_partition_time_on_invalid_timestamp,
+    wallclock_timestamp,
 )
 from tests.spark.in_process import start
 
@@ -45,11 +46,11 @@ def test_offsets_of_a_quiet_task_do_not_expire(waiting: bool) -> None:
             consumer.assign([ONE])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.add_batch(batches[0])
+        task.add_batch(batches[0], node.clock.now_ms())
         at = {ONE: CommittedOffset(1, leader_epoch=0)}
         task.run(at, [], node.clock.now_ms())
         if waiting:
-            task.add_batch(batches[0])
+            task.add_batch(batches[0], node.clock.now_ms())
         for _ in range(9):
             node.clock.advance(DAY_MS)
             task.settle(at, node.clock.now_ms())
@@ -81,7 +82,7 @@ def test_a_commit_before_a_record_that_waits_has_no_epoch() -> None:
             consumer.assign([ONE])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.add_batch(batches[0])
+        task.add_batch(batches[0], node.clock.now_ms())
         at = {ONE: CommittedOffset(1, leader_epoch=0), other: CommittedOffset(7, leader_epoch=3)}
         task.run(at, [other], node.clock.now_ms())
         assert task.committed == {ONE: CommittedOffset(0), other: CommittedOffset(7, leader_epoch=3)}
@@ -130,7 +131,7 @@ def test_the_time_of_a_partition_is_in_its_own_commit_alone() -> None:
             consumer.assign(places)
             while task.empty():
                 for batch in read(consumer, 1):
-                    task.add_batch(batch)
+                    task.add_batch(batch, node.clock.now_ms())
         task.run(dict.fromkeys(places, CommittedOffset(1)), [], node.clock.now_ms())
         task.close(lambda call: call())
         copies = {place: offset.metadata for place, offset in admin.list_group_offsets("times").items()}
@@ -198,7 +199,7 @@ def test_the_numbers_of_a_task_do_not_go_with_its_first_topic() -> None:
             consumer.assign([second])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.add_batch(batches[0])
+        task.add_batch(batches[0], node.clock.now_ms())
         task.run({first: CommittedOffset(0), second: CommittedOffset(1)}, [], node.clock.now_ms())
         assert task.task.stream_time == 123_456
         task.close(lambda call: call())
@@ -225,7 +226,7 @@ def test_a_window_that_is_over_gets_a_tombstone_in_the_changelog() -> None:
                 producer.send("in", b"v", b"k", timestamp=timestamp).result(30)
                 while not (batches := list(read(consumer, 1))):
                     pass
-                task.add_batch(batches[0])
+                task.add_batch(batches[0], node.clock.now_ms())
                 task.run({ONE: CommittedOffset(offset + 1, leader_epoch=0)}, [], node.clock.now_ms())
             changelog = TopicPartition("windows-counts-changelog", 0)
             consumer.assign([changelog])
@@ -238,3 +239,29 @@ def test_a_window_that_is_over_gets_a_tombstone_in_the_changelog() -> None:
         again = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
         assert [each.window.start for each, _ in again.task.store("counts").all()] == [9_000_000]
         again.close(lambda call: call())
+
+
+def test_a_record_that_ends_a_quiet_time_has_the_time_of_its_arrival() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", timestamp_extractor=wallclock_timestamp).to("out")
+    application = builder.build(application_id="arrival", key_serde="string", value_serde="string")
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+        for topic in ("in", "out"):
+            node.create_topic(topic)
+        program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        task = HostedTask(program, program.tasks[0], admin, None, 1_000)
+        with (
+            Producer(node.bootstrap_servers) as producer,
+            Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+        ):
+            producer.send("in", b"v", b"k").result(30)
+            consumer.assign([ONE])
+            while not (batches := list(read(consumer, 1))):
+                pass
+            task.add_batch(batches[0], 5_000)
+            task.run({ONE: CommittedOffset(1)}, [], 5_001)
+            consumer.assign([TopicPartition("out", 0)])
+            while not (records := consumer.poll(1)):
+                pass
+        task.close(lambda call: call())
+        assert [record.timestamp for record in records] == [5_000]

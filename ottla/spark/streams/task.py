@@ -73,9 +73,9 @@ class HostedTask:
         self.process_s = 0.0
         self.latency_ms: int | None = None
 
-    def add_batch(self, batch: Batch) -> None:
-        """Queue records of one of the partitions."""
-        self.task.add_columns(batch)
+    def add_batch(self, batch: Batch, now: int) -> None:
+        """Queue records of one of the partitions, which were read at `now`."""
+        self.task.add_columns(batch, now)
         self._has_queued = True
 
     @property

@@ -150,7 +150,7 @@ class TaskShare:
                 if partition == self._plan_partition:
                     self._check_run(batch)
                 else:
-                    self._readers[partition].add_batch(batch)
+                    self._readers[partition].add_batch(batch, _now())
             self._step(self._consumer.next_offsets())
             full = {
                 partition for partition, task in self._readers.items() if task.task.queued(*partition)[0] > WAITING_MAX
@@ -307,7 +307,7 @@ class Globals:
 
     def _apply(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
-            self.task.add_columns(batch)
+            self.task.add_columns(batch, _now())
         self.task.run((), _now())
         self.task.take_changes()
 
