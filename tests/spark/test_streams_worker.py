@@ -43,11 +43,14 @@ def node() -> Iterator[ottla.Node]:
         yield node
 
 
-def counting(application_id: str = "app", topic: str = "in", **sources: Any) -> Application:
+def counting(
+    application_id: str = "app", topic: str = "in", guarantee: str = "exactly_once_v2", **sources: Any
+) -> Application:
     builder = StreamsBuilder()
     stream = builder.stream(topic, **sources)
     stream.group_by_key().count(materialized="counts").to_stream().to("out", value_serde="long")
-    return builder.build(application_id, key_serde="string", value_serde="string")
+    config = {"processing.guarantee": guarantee}
+    return builder.build(application_id, key_serde="string", value_serde="string", config=config)
 
 
 def send(node: ottla.Node, topic: str, *values: str) -> None:
@@ -96,6 +99,20 @@ def test_the_later_of_two_runs_wins(node: ottla.Node) -> None:
             first.await_termination(WAIT_S)
         send(node, "in", "1", "2")
         assert counts(node, 2) == [1, 2]
+        assert second.error is None
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_program_that_is_paused_ends_when_another_run_takes_over(node: ottla.Node, guarantee: str) -> None:
+    """Every ten minutes it commits its offsets again, which would set those of the other run back."""
+    for topic in ("in", "out"):
+        node.create_topic(topic)
+    first = start(counting(guarantee=guarantee), node.bootstrap_servers)
+    until(first, lambda: first.state is State.RUNNING)
+    first.pause()
+    with start(counting(guarantee=guarantee), node.bootstrap_servers) as second:
+        with pytest.raises(StreamsError, match="another instance of application app has taken over"):
+            assert first.await_termination(WAIT_S)
         assert second.error is None
 
 

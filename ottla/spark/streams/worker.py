@@ -98,6 +98,7 @@ class TaskShare:
         self._open = contextlib.ExitStack()
         self._tasks: list[HostedTask] = []
         self._readers: dict[TopicPartition, HostedTask] = {}
+        self._paused: set[TopicPartition] = set()
         self._reported = 0.0
         #: The end offsets of the sources, looked up once per report.
         self._ends: dict[TopicPartition, int] = {}
@@ -135,14 +136,11 @@ class TaskShare:
         self._open.close()
 
     def run(self) -> None:
-        """Process records until the driver says stop."""
-        paused: set[TopicPartition] = set()
+        """Process records until the driver says stop. While it pauses the worker, read only the application's plan."""
         while not self._driver.stopped.is_set():
-            if self._driver.paused.is_set():
-                self._driver.stopped.wait(POLL_S)
-                self._report()
-                continue
-            if self._globals is not None:
+            rests = self._driver.paused.is_set()
+            self._pause_sources(every=rests)
+            if self._globals is not None and not rests:
                 with self._stepping:
                     self._globals.read()
             for batch in read(self._consumer, POLL_S):
@@ -151,15 +149,21 @@ class TaskShare:
                     self._check_run(batch)
                 else:
                     self._readers[partition].add_batch(batch, _now())
-            self._step(self._consumer.next_offsets())
-            full = {
-                partition for partition, task in self._readers.items() if task.task.queued(*partition)[0] > WAITING_MAX
-            }
-            if full != paused:
-                self._consumer.resume(paused - full)
-                self._consumer.pause(full - paused)
-                paused = full
+            if not rests:
+                self._step(self._consumer.next_offsets())
             self._report()
+
+    def _pause_sources(self, *, every: bool) -> None:
+        """Read no more of the partitions with many queued records, or of any source."""
+        wanted = {
+            partition
+            for partition, task in self._readers.items()
+            if every or task.task.queued(*partition)[0] > WAITING_MAX
+        }
+        if wanted != self._paused:
+            self._consumer.resume(self._paused - wanted)
+            self._consumer.pause(wanted - self._paused)
+            self._paused = wanted
 
     def _run(self, task: HostedTask, positions: dict[TopicPartition, CommittedOffset]) -> None:
         due = task.task.next_wall_clock()
