@@ -299,6 +299,20 @@ def test_a_program_without_input_survives_troubles_that_are_far_between(
     assert session.failures == []
 
 
+def test_an_entry_that_is_too_large_for_its_changelog_ends_the_program(node: ottla.Node) -> None:
+    """Other tasks would make progress, so it would be written again forever."""
+    node.create_topic("in")
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().reduce(lambda one, other: one + other, materialized="texts")
+    config = {"topic.max.message.bytes": 2_000}
+    app = builder.build("app", key_serde="string", value_serde="string", config=config)
+    send(node, "in", "x" * 1_500, "x" * 1_500)
+    running = start(app, node.bootstrap_servers)
+    told = "task 0_0 cannot write its state: MESSAGE_TOO_LARGE: app-texts-changelog-0: .*; keep less under a key, or"
+    with pytest.raises(StreamsError, match=told):
+        running.await_termination(WAIT_S)
+
+
 def connected() -> tuple[Workers, DriverLine]:
     """Both ends of a connection, after the first message."""
     greeted = threading.Event()

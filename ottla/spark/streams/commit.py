@@ -8,6 +8,7 @@ Rules:
 - A record that a broker rejects for its content (too large, invalid) goes to the production handler. If the handler
   continues, everything else is written again without it, record by record. Its dead letter has no value if that was too
   large, and names no source, because several input records may have made one output.
+- A changelog entry that is rejected ends the program: its state cannot be restored without the entry.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.write import AnyOutput, by_topic, singles, write, write_changes, write_one
 
-#: The errors of records that brokers (or the client) will never accept.
-REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
-           ErrorCode.INVALID_TIMESTAMP, ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # fmt: skip
+#: The errors of records that brokers (or the client) will never accept, because of their content or for any reason.
+REFUSED_CONTENT = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
+                   ErrorCode.INVALID_TIMESTAMP)  # fmt: skip
+REFUSED = (*REFUSED_CONTENT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
@@ -111,6 +113,13 @@ class Committer:
             except RefusedOutput as refused:
                 outputs = [output for output in outputs if output is not refused.output]
                 outputs += self._dead_letters(task, refused.output, refused.error)
+            except KafkaError as error:
+                if error.code not in REFUSED_CONTENT:
+                    raise
+                raise StreamsError(
+                    f"task {self._plan.id} cannot write its state: {error}; keep less under a key, or raise "
+                    "max.message.bytes of the changelog"
+                ) from error
 
     def _dead_letters(self, task: Task, output: Output, error: KafkaError) -> tuple[Output, ...]:
         """Call the production handler for its dead letters. StreamsError if it chooses to fail."""
