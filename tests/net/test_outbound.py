@@ -170,6 +170,7 @@ def test_no_common_version_is_said_and_costs_no_connection(far: FarEnd) -> None:
     far.until(lambda: all(each.values for each in told))
     assert isinstance(told[1].value, NotOffered) and "FIND_COORDINATOR not at all" in str(told[1].value)
     assert isinstance(told[2].value, NotOffered) and "v4 is needed" in str(told[2].value)
+    assert not told[1].value.was_sent and not told[2].value.was_sent
     assert isinstance(told[0].value, ListGroupsResponse) and isinstance(told[3].value, ListGroupsResponse)
     near.close()
 
@@ -181,6 +182,7 @@ def test_what_a_version_cannot_say_is_not_sent(far: FarEnd) -> None:
     far.answer(far.frame()[0], ListGroupsResponse())
     far.until(lambda: all(each.values for each in told))
     assert isinstance(told[0].value, NotOffered) and "states_filter" in str(told[0].value)
+    assert not told[0].value.was_sent
     assert isinstance(told[1].value, ListGroupsResponse)
     near.close()
 
