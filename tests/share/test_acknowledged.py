@@ -12,7 +12,9 @@ from ottla.broker.handlers.share_acknowledge import share_acknowledge
 from ottla.broker.handlers.share_fetch import share_fetch
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.net.inbound import NO_REQUEST
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH
+from ottla.wire.api import ApiKey
 from ottla.wire.api import share_acknowledge as ack
 from ottla.wire.api import share_fetch as fetch
 
@@ -47,12 +49,17 @@ class _Node:
             authorizer=None,
             image=SimpleNamespace(topics={}),
             quotas=self.quotas,
-            loop=SimpleNamespace(call_later=lambda seconds, do: self.timers.append((seconds, do))),
+            loop=SimpleNamespace(call_later=self._call_later),
             clock=SimpleNamespace(monotonic_ms=lambda: 55),
             settings=SimpleNamespace(group_share_max_share_sessions=3, fetch_max_bytes=1 << 20),
             log_dirs=SimpleNamespace(guarding=lambda log: nullcontext()),
         )
         self.call: Any = SimpleNamespace(node=node, version=2, connection="connection", user="ann", client_id="c")
+
+    def _call_later(self, seconds: float, do: Any) -> Any:
+        timer = seconds, do
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
 
     def _settings_of(self, group: str) -> Any:
         assert group == "g"
@@ -289,6 +296,15 @@ def test_one_session_too_many_is_told_so_after_its_wait(node: _Node) -> None:
     with pytest.raises(KafkaError, match="SHARE_SESSION_NOT_FOUND"):
         share_fetch(node.call, _fetch())
     assert len(node.timers) == 1
+
+
+def test_one_session_too_many_waits_no_longer_than_its_connection(node: _Node) -> None:
+    node.limit = KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+    reply: Any = share_fetch(node.call, _fetch(epoch=INITIAL_EPOCH, max_wait_ms=(1 << 31) - 1))
+    reply.superseded(ApiKey.SHARE_FETCH)
+    assert len(node.timers) == 1 and not reply.resolved
+    reply.superseded(NO_REQUEST)
+    assert node.timers == [] and reply.value is node.limit
 
 
 def test_a_member_over_its_quota_is_told_how_long_to_wait(node: _Node) -> None:

@@ -69,9 +69,7 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     except KafkaError as error:
         if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             raise
-        # Delay the error: a member that got it at once would retry at once.
-        limit = error
-        call.node.loop.call_later(request.max_wait_ms / 1000, lambda: later.resolve(limit))
+        _refuse_later(call, later, error, request.max_wait_ms)
         return later
     answer = _ShareFetchAnswer(call, request, session, later)
     if says:
@@ -83,6 +81,18 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     else:
         ParkedShareFetch(call, request, session, answer).begin(later)
     return later
+
+
+def _refuse_later(call: Call, later: Later, limit: KafkaError, wait_ms: int) -> None:
+    """Delay the error: a member that got it at once would retry at once. The end of the connection ends the delay."""
+    timer = call.node.loop.call_later(wait_ms / 1000, lambda: later.resolve(limit))
+
+    def superseded(key: int) -> None:
+        if key == NO_REQUEST:
+            timer.cancel()
+            later.resolve(limit)
+
+    later.superseded = superseded
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
