@@ -273,7 +273,7 @@ class SinkNode:
         chosen = partitioner(topic, key, value, self._task.settings.partitions(topic))
         if chosen is None:
             return (None,)
-        numbers: list[int] = [chosen] if isinstance(chosen, int) else sorted(set(chosen))
+        numbers: list[Any] = [chosen] if isinstance(chosen, int) else sorted(set(chosen))
         if any(not isinstance(number, int) or number < 0 for number in numbers):
             raise StreamsError(f"the partitioner of {self.name} returned {chosen!r} (expected None, or 0 or more)")
         return numbers

@@ -129,7 +129,8 @@ def test_an_error_handler_that_fails_stops_the_task(kind: str, handler: Any, tol
         lambda value: 1 // 0 if kind == "processing" else ""
     )
     mapped.to("out", key_serde="string", value_serde="long")
-    app = builder.build(key_serde="string", value_serde="long", handlers=Handlers(**{kind: handle}))
+    chosen: dict[str, Any] = {kind: handle}
+    app = builder.build(key_serde="string", value_serde="long", handlers=Handlers(**chosen))
     driver = TestDriver(app)
     topic = driver.input_topic("in", value_serde="string" if kind == "deserialization" else "long")
     with pytest.raises(StreamsError, match=f"failed on in-0 at offset 0: .*; the error handler failed too: {told}"):
