@@ -361,9 +361,9 @@ def test_a_consumer_group_says_who_may_join_it_and_what_it_reads() -> None:
     assert group.supports("consumer", (("range", b""),)) and not group.supports("connect", (("range", b""),))
     assert not group.supports("consumer", ())
     group.put(ConsumerMember("m", topics=("orders",)))
-    assert group.subscribes("orders") and not group.subscribes("clicks")
+    assert group.subscription()("orders") and not group.subscription()("clicks")
     assert not group.waits_for_others(group.members["m"])
     with pytest.raises(KafkaError) as raised:
         group.member("none")
     assert raised.value.message == "Member none is not a member of group g."
-    assert StreamsGroup("h").subscribes("orders") is False
+    assert StreamsGroup("h").subscription()("orders") is False
