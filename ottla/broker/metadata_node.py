@@ -456,7 +456,10 @@ class MetadataNode(Runtime, ABC):
     def _take_settings(self, image: Image) -> None:
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
-        self.settings = self.with_dynamic(own, everyones)
+        self.settings, misfits = self._file_settings.with_fitting(own, everyones)
+        for misfit in misfits:
+            # The metadata must be followed all the same, and a node that starts must be able to.
+            _log.error("a dynamic config has no effect on this node: %s", misfit)
         for name in ServerSettings.only_in_file(own):
             # Apache Kafka's controllers accept it.
             _log.warning("%s is set dynamically, which has no effect here: set it in the node's file", name)

@@ -126,6 +126,21 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
     return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
+def check_own(image: Image, settings: ServerSettings, entry: incremental.AlterConfigsResource) -> KafkaError | None:
+    """Return why a change of this node's own configs must be refused, if it does not fit this node's file.
+
+    The controller, which is another node, cannot know. None for every other resource.
+    """
+    resource = (entry.resource_type, entry.resource_name)
+    if resource == (BROKER, str(settings.node_id)):
+        changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
+        try:
+            _config_records(image, settings, resource, changes)
+        except KafkaError as error:
+            return error
+    return None
+
+
 def _duplicates(resources: Iterable[Resource]) -> set[Resource]:
     seen: set[Resource] = set()
     duplicates: set[Resource] = set()
@@ -228,7 +243,9 @@ def _check_resource(
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER:
         _check_broker(settings, name, changes)
-        _check_brokers_together(image, settings, name, after)
+        if name in ("", str(settings.node_id)):
+            # Another broker's configs depend on its own file: that broker checks them, see `check_own`.
+            _check_brokers_together(image, settings, name, after)
     elif kind == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -289,7 +306,7 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
     """Check the node's settings as they would be: inconsistent settings must not take effect."""
     node = after if name else image.config(BROKER, str(settings.node_id))
     cluster = image.config(BROKER, "") if name else after
-    now = settings.with_dynamic(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
+    now, _ = settings.with_fitting(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
     try:
         then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
@@ -385,7 +402,7 @@ class Effective(NamedTuple):
 def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: ServerSettings) -> list[Effective]:
     """Return the effective settings of a topic whose own settings are `configs`."""
     node, cluster = image.config(BROKER, str(settings.node_id)), image.config(BROKER, "")
-    resolved = TopicSettings.resolve(configs, settings.with_dynamic(node, cluster) if node or cluster else settings)
+    resolved = TopicSettings.resolve(configs, settings.with_fitting(node, cluster)[0] if node or cluster else settings)
     return [
         # Apache Kafka returns a topic's own value as it was written, `0.50` and not `0.5`.
         Effective(name, configs.get(name, resolved.text(name)), resolved.source_of(name), setting.sensitive)

@@ -12,10 +12,12 @@ import pytest
 
 from ottla.broker.handlers.config import describe_configs, incremental_alter_configs, list_config_resources
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.feature import METADATA_VERSION_LATEST
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
 from tests.broker.table_node import called, done
+from tests.controller.scene import server_settings
 
 NONE, INVALID = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -152,3 +154,19 @@ def test_resources_are_listed_in_order_and_in_version_0_those_of_metrics_alone()
     assert listed(0) == listed(0, TOPIC) == metrics
     with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
         listed(1, TOPIC, 64)
+
+
+@pytest.mark.parametrize(("value", "is_refused"), [("/other", True), ("/data", False)])
+def test_a_broker_refuses_configs_of_its_own_that_do_not_fit_its_file(value: str, is_refused: bool) -> None:
+    configs = [alter.AlterableConfig(name="cordoned.log.dirs", config_operation=SET, value=value)]
+    own = alter.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
+    forwarded: list[Any] = []
+    image = Mock(config=lambda kind, name: {}, metadata_version=METADATA_VERSION_LATEST, has_elr=False)
+    controllers = SimpleNamespace(forward=lambda _, rest, done_with: forwarded.extend(rest.resources))
+    call = node_of(settings=server_settings(), image=image, controllers=controllers)
+    reply = incremental_alter_configs(call, alter.IncrementalAlterConfigsRequest(resources=[own]))
+    assert forwarded == ([] if is_refused else [own])
+    if is_refused:
+        [answer] = done(reply, call).responses
+        assert answer.error_code == INVALID
+        assert "/other is not one of log.dirs (/data)" in answer.error_message

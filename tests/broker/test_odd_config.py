@@ -5,6 +5,8 @@ import pytest
 from ottla.kernel.error import ErrorCode
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import incremental_alter_configs as incremental
+from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.record.metadata import ConfigRecord
 from tests.broker.disk_scene import Scene
 
 #: `int` converts no text of so many digits.
@@ -52,3 +54,37 @@ def test_an_odd_value_stops_no_node(kind: int, name: str, key: str, value: str, 
         scene.machine.start()
         scene.machine.settle()
         assert scene.machine.failure is None
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [("1", "cordoned.log.dirs", "/c"), ("", "log.cleaner.threads", "2"), ("", "log.cleaner.threads", "many")],
+)
+def test_a_config_that_does_not_fit_this_nodes_file_has_no_effect_and_stops_nothing(
+    name: str, key: str, value: str
+) -> None:
+    scene = Scene(log_cleaner_dedupe_buffer_size="2097152")
+    # As a controller with another file, or one of Apache Kafka, may write it.
+    configs = {key: value, "num.io.threads": "9"}
+    scene.node.quorum.append(
+        [ConfigRecord(resource_type=BROKER, resource_name=name, name=each, value=configs[each]) for each in configs]
+    )
+    scene.machine.settle()
+    assert scene.node.settings.num_io_threads == 9
+    scene.create()
+    assert scene.write(0, b"a") == "NONE"
+    scene.machine.stop()
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.machine.failure is None
+    assert scene.node.settings.num_io_threads == 9
+    assert scene.read(0) == [b"a"]
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="")
+    [everyones] = scene.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    shown = {each.name: each.value for each in everyones.configs}
+    assert [each for each in configs if shown.get(each) == configs[each]] == ([] if name else list(configs))
+    assert alter(scene, BROKER, name, "num.io.threads", "10") is ErrorCode.INVALID_REQUEST
+    config = incremental.AlterableConfig(name=key, config_operation=1, value=None)
+    gone = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[config])
+    [answer] = scene.ask(incremental.IncrementalAlterConfigsRequest(resources=[gone]), 1).responses
+    assert answer.error_code == ErrorCode.NONE

@@ -264,3 +264,12 @@ def test_an_image_tells_which_settings_changed(cluster: Cluster) -> None:
     assert cluster.image.changed_configs(before, BROKER) == []
     change(cluster, TOPIC, "flights", ("retention.ms", DELETE, None))
     assert cluster.image.changed_configs(before, TOPIC) == ["flights"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("cordoned.log.dirs", "/other"), ("num.io.threads", "64"), ("listeners", "PLAINTEXT://:9999")]
+)
+def test_configs_of_another_broker_are_not_checked_with_this_nodes_file(key: str, value: str) -> None:
+    cluster = Cluster(brokers=2, process_roles="controller", listeners="CONTROLLER://127.0.0.1:9093")
+    assert change(cluster, BROKER, "2", (key, SET, value)) == OK
+    assert cluster.image.config(BROKER, "2") == {key: value}

@@ -245,3 +245,19 @@ def test_what_may_change_while_nodes_run_is_taken() -> None:
 def test_dynamic_settings_that_only_the_file_decides_are_known() -> None:
     own = "listener.name.sasl_ssl.principal.builder.class"
     assert ServerSettings.only_in_file(["log.retention.ms", own, "acme.prefix"]) == [own]
+
+
+def test_dynamic_settings_that_do_not_fit_are_left_out_one_by_one() -> None:
+    file = settings(log_cleaner_dedupe_buffer_size="2097152")
+    # The threads fit only with the larger buffer, which comes after them.
+    own = {"cordoned.log.dirs": "/other", "max.connections": "7"}
+    everyones = {"log.cleaner.threads": "2", "max.connections.per.ip": "many", "num.io.threads": "3"}
+    found, errors = file.with_fitting(own | {"log.cleaner.dedupe.buffer.size": "4194304"}, everyones)
+    assert (found.log_cleaner_threads, found.max_connections, found.num_io_threads) == (2, 7, 3)
+    assert [str(error).split(":")[0] for error in errors] == [
+        "invalid value for max.connections.per.ip",
+        "cordoned.log.dirs",
+    ]
+    found, errors = file.with_fitting({}, everyones)
+    assert (found.log_cleaner_threads, found.num_io_threads, len(errors)) == (1, 3, 2)
+    assert file.with_fitting({"max.connections": "7"}, {})[1] == []

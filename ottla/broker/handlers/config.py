@@ -27,6 +27,7 @@ from ottla.broker.metadata.config_view import (
     describe_topic,
 )
 from ottla.controller import quota
+from ottla.controller.config import check_own
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
@@ -159,7 +160,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     later = Later()
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
     others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
-    refused = [answer for answer in (_refused_stores(call, other) for other in others) if answer is not None]
+    refused = [answer for answer in (_refused_here(call, other) for other in others) if answer is not None]
     if refused:
         names = {(each.resource_type, each.resource_name) for each in refused}
         others = [other for other in others if (other.resource_type, other.resource_name) not in names]
@@ -181,10 +182,13 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     return later
 
 
-def _refused_stores(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
+def _refused_here(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
+    """The error for a change of this node's configs that it could not apply; None if the controller may decide."""
     changes = {config.name: config.value for config in resource.configs if config.config_operation in (_SET, _DELETE)}
     changes |= {config.name: None for config in resource.configs if config.config_operation == _DELETE}
-    error = tls_stores.store_error(call, resource.resource_type, resource.resource_name, changes)
+    node = call.node
+    error = check_own(node.image, node.settings, resource)
+    error = error or tls_stores.store_error(call, resource.resource_type, resource.resource_name, changes)
     if error is None:
         return None
     return alter.AlterConfigsResourceResponse(

@@ -57,13 +57,15 @@ def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Des
     if name:
         declared = [_described(server, own, read_only=own.mode == READ_ONLY) for own in _shown(server)]
         return declared + [_given(server, own, server.synonyms(own)) for own in server.undeclared()]
+    # Also those that do not fit this node's file, and therefore have no effect on it.
     return [
         _given(
             server,
             own,
-            [synonym for synonym in server.synonyms(own) if synonym.source == SettingSource.DYNAMIC_DEFAULT_BROKER],
+            [synonym for synonym in server.synonyms(own) if synonym.source == SettingSource.DYNAMIC_DEFAULT_BROKER]
+            or [Synonym(own, None if server.is_hidden(own) else text, SettingSource.DYNAMIC_DEFAULT_BROKER)],
         )
-        for own in sorted(image.config(BROKER, ""))
+        for own, text in sorted(image.config(BROKER, "").items())
     ]
 
 

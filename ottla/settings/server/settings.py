@@ -208,6 +208,36 @@ class ServerSettings(
         )
         return ServerSettings((node_layer, cluster_layer, static))
 
+    def with_fitting(
+        self, node: Mapping[str, str], cluster: Mapping[str, str]
+    ) -> tuple[ServerSettings, list[OttlaError]]:
+        """As `with_dynamic`, but without the dynamic settings that do not fit this file; also return their errors.
+
+        A controller checks against its own file, and Apache Kafka's hardly checks. The others still take effect:
+        without the cluster's min.insync.replicas, for example, acknowledged records would be on fewer replicas.
+        """
+        try:
+            return self.with_dynamic(node, cluster), []
+        except OttlaError:
+            pass
+        settings, kept_node, kept_cluster = self.with_dynamic({}, {}), dict[str, str](), dict[str, str]()
+        left = [(kept_cluster, *each) for each in sorted(cluster.items())]
+        left += [(kept_node, *each) for each in sorted(node.items())]
+        while True:
+            # A setting may fit only together with one that comes after it.
+            refused, errors = [], []
+            for layer, name, text in left:
+                layer[name] = text
+                try:
+                    settings = self.with_dynamic(dict(kept_node), dict(kept_cluster))
+                except OttlaError as error:
+                    del layer[name]
+                    refused.append((layer, name, text))
+                    errors.append(error)
+            if len(refused) == len(left):
+                return settings, errors
+            left = refused
+
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """Raise KafkaError(INVALID_REQUEST or INVALID_CONFIG) unless this may be set dynamically."""
@@ -287,8 +317,7 @@ class ServerSettings(
 
         Like Kafka, omit the sources before the first value of this name itself: they belong to another name.
         """
-        setting = self.known(name)
-        hidden = name not in ReplicationRates.declared() and (setting is None or setting.sensitive)
+        setting, hidden = self.known(name), self.is_hidden(name)
         names = _SYNONYMS.get(name, (name,))
         if setting is not None and setting.name != name:
             names = (name, setting.name)
@@ -302,6 +331,12 @@ class ServerSettings(
         sources += [Synonym(synonym, text, SettingSource.DEFAULT) for synonym, text in defaults if text is not None]
         start = next((index for index, synonym in enumerate(sources) if synonym.name == name), len(sources))
         return sources[start:]
+
+    @classmethod
+    def is_hidden(cls, name: str) -> bool:
+        """Return True if the value of this setting is a secret, or may be one of a plug-in."""
+        setting = cls.known(name)
+        return name not in ReplicationRates.declared() and (setting is None or setting.sensitive)
 
     def outbound_listeners(self) -> set[str]:
         """Return the listeners on which this node connects to other nodes."""
