@@ -373,3 +373,12 @@ def test_a_leaders_own_epoch_ends_at_the_end_of_its_log() -> None:
     request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, replica_id=-1, topics=topics)
     answer = scene.ask(request, 12).responses[0].partitions[0]
     assert (answer.error_code, answer.diverging_epoch.end_offset) == (0, -1)
+
+
+def test_a_replica_that_is_moved_off_its_failed_disk_and_back_gets_a_new_log() -> None:
+    scene, lost = offline()
+    change(scene, lost, replicas=[2], isr=[2], leader=2, directories=[UNASSIGNED_DIRECTORY])
+    change(scene, lost, replicas=[2, 1], isr=[2], leader=2, directories=[UNASSIGNED_DIRECTORY] * 2)
+    assert TopicPartition(TOPIC, lost) in scene.node.hosted
+    assert offline_shown(scene) == 1
+    assert scene.lies_in(lost) == "/a"

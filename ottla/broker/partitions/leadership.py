@@ -174,6 +174,8 @@ class Leadership:
             tp = TopicPartition(name, index)
             replica = self.hosted.get(tp)
             if node_id not in known.replicas:
+                # A replica that is assigned here again later is a new one, which nothing relies on yet.
+                self._offline.discard(tp)
                 self.resign(tp)
                 self._drop_replica(tp, topic)
             elif replica is not None:
