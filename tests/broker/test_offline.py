@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -382,3 +383,30 @@ def test_a_replica_that_is_moved_off_its_failed_disk_and_back_gets_a_new_log() -
     assert TopicPartition(TOPIC, lost) in scene.node.hosted
     assert offline_shown(scene) == 1
     assert scene.lies_in(lost) == "/a"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_partition_that_has_just_moved_survives_the_failure_of_its_old_disk(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    scene.create()
+    moved, _ = scene.in_b()
+    assert scene.write(moved, b"one") == "NONE"
+    disk, old_path = scene.machine.disk, f"/b/{TOPIC}-{moved}"
+    rename = disk.rename
+
+    def failing(path: str, target: str) -> None:
+        if path == old_path:
+            raise OSError(code, "the old log cannot be renamed", path)
+        rename(path, target)
+
+    monkeypatch.setattr(disk, "rename", failing)
+    assert scene.move(moved, "/a") == "NONE"
+    scene.machine.settle()
+    assert scene.lies_in(moved) == "/a"
+    assert scene.write(moved, b"two") == "NONE"
+    assert scene.read(moved) == [b"one", b"two"]
+    monkeypatch.undo()
+    mended(scene)
+    assert scene.read(moved) == [b"one", b"two"]

@@ -296,15 +296,32 @@ class LogDirs:
                 self._synced_bytes[tp] = future.size
                 self._flusher.flush([future], again)
             else:
-                replica.replace_log(store.finish_move(tp, runtime.clock.now_ms()))
-                self._synced_bytes.pop(tp, None)
-                _log.info("%s has moved to %s", tp, move[1])
-                self.assign_later(tp)
+                self._swap(tp, replica)
         except OSError as error:
             self._copy_failed(tp, future, error)
         except KafkaError as error:
             _log.error("cannot move %s: %s", tp, error)
             store.cancel_move(tp)
+
+    def _swap(self, tp: TopicPartition, replica: HostedReplica) -> None:
+        """Use the copy from now on, also if the old log cannot be removed."""
+        store, old, old_path = self._store, replica.log, self._store.directory_of(tp)
+        failure: OSError | None = None
+        try:
+            store.finish_move(tp, self._runtime.clock.now_ms())
+        except OSError as error:
+            failure = error
+            if store.get(tp) is old:
+                raise
+        log = store.get(tp)
+        assert log is not None
+        replica.replace_log(log)
+        self._synced_bytes.pop(tp, None)
+        _log.info("%s has moved to %s", tp, store.directory_of(tp))
+        self.assign_later(tp)
+        if failure is not None:
+            _log.error("the old log of %s cannot be removed: %s", tp, failure)
+            self.suspect(old_path, failure)
 
     def _copy_piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from the end of the future log."""

@@ -230,7 +230,10 @@ class Store(Directories):
         return log
 
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
-        """Replace the partition's log by the future log, which has all its records."""
+        """Replace the partition's log by the future log, which has all its records.
+
+        After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
+        """
         future, directory = self._futures[tp]
         old, old_path = self._logs[tp], self._home[tp].path
         assert future.end_offset == old.end_offset
@@ -257,9 +260,12 @@ class Store(Directories):
             clean=True,
             cleaner_offset=cleaner_offset,
         )
-        self.delete(tp, now_ms)
-        self._disk.sync_directory(old_path)
-        self.adopt(tp, log, directory)
+        try:
+            self.delete(tp, now_ms)
+            self._disk.sync_directory(old_path)
+        finally:
+            # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
+            self.adopt(tp, log, directory)
         if cleaner_offset is not None:
             self._write_cleaner_offsets(directory)
         return log
