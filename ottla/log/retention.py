@@ -37,11 +37,11 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
 
 def remove_deleted(log: "Log", now_ms: int) -> int:
     """Remove the files of deleted segments whose delay has passed."""
-    due_segments = [segment for due_ms, segment in log.pending_removals if due_ms <= now_ms]
-    log.pending_removals = [entry for entry in log.pending_removals if entry[0] > now_ms]
-    for segment in due_segments:
-        segment.remove()
-    return len(due_segments)
+    due = [entry for entry in log.pending_removals if entry[0] <= now_ms]
+    for entry in due:
+        entry[1].remove()
+        log.pending_removals.remove(entry)
+    return len(due)
 
 
 def advance_start_offset(log: "Log", offset: int) -> bool:

@@ -246,3 +246,35 @@ def test_a_stop_closes_the_files_of_all_logs(many: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(Segment, "close", noted)
     store.close()
     assert closed == segments
+
+
+def test_what_could_not_be_removed_is_removed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="c")
+    store = _open(disk, "/a")
+    for topic in ("t", "u"):
+        store.create(topic, _ID, 0)
+        store.delete(TopicPartition(topic, 0), 0)
+    log = store.create("v", _ID, 0)
+    for _ in range(3):
+        log.append(build([(1, b"k", b"v", [])]), leader_epoch=0, now_ms=1)
+        log.roll(1)
+    log.advance_start_offset(2)
+    log.delete_old_segments(0)
+    kept = disk.list("/a/v-0")
+    remove_tree, remove = disk.remove_tree, disk.remove
+
+    def refused(path: str) -> None:
+        if path.startswith("/a/t-0") or ".deleted" in path:
+            raise OSError(errno.EMFILE, "too many open files")
+        (remove_tree if disk.is_directory(path) else remove)(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove_tree", refused)
+        patch.setattr(disk, "remove", refused)
+        with pytest.raises(OSError, match="too many"):
+            store.remove_deleted(1 << 40)
+    names = [name[:3] for name in disk.list("/a") if name.endswith("-delete")]
+    assert (names, disk.list("/a/v-0")) == (["t-0"], kept)
+    store.remove_deleted(1 << 40)
+    assert not [name for name in disk.list("/a") if name.endswith("-delete")]
+    assert not [name for name in disk.list("/a/v-0") if name.endswith(".deleted")]

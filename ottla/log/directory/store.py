@@ -305,14 +305,22 @@ class Store(Directories):
         self._disk.rename(log.path, self.aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files of deleted logs and segments whose delay has passed."""
+        """Remove the files of deleted logs and segments whose delay has passed. OSError at the end if some stay."""
         self._now_ms = max(self._now_ms, now_ms)
-        due = [path for due_ms, path in self._pending_removals if due_ms <= now_ms]
-        self._pending_removals = [entry for entry in self._pending_removals if entry[0] > now_ms]
-        for path in due:
-            self._disk.remove_tree(path)
+        failures = []
+        for entry in [each for each in self._pending_removals if each[0] <= now_ms]:
+            try:
+                self._disk.remove_tree(entry[1])
+                self._pending_removals.remove(entry)
+            except OSError as error:
+                failures.append(error)
         for log in self._logs.values():
-            log.remove_deleted(now_ms)
+            try:
+                log.remove_deleted(now_ms)
+            except OSError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     # ---- durability
 
