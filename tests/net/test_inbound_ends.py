@@ -412,3 +412,16 @@ def test_a_peer_whose_requests_were_held_has_been_heard(served: Served, monkeypa
         sock.send(framed(b"x") * count)
         served.until(lambda: len(served.frames) == count)
         assert connection.heard_at >= inbound.FRAMES_A_SLICE, "it is not idle since its requests came"
+
+
+def test_a_frame_that_came_in_two_pieces_is_handled_once(served: Served) -> None:
+    with served.client() as sock:
+        connection = connection_of(served)
+        for body in (b"first one", b"second one", b"third one"):
+            data = framed(body)
+            sock.send(data[:7])
+            served.until(lambda: connection._partial is not None)
+            sock.send(data[7:])
+            assert served.receive(sock, len(body)) == body
+            assert connection._partial is None
+    assert served.frames == [b"first one", b"second one", b"third one"]
