@@ -280,3 +280,19 @@ def test_an_answer_for_a_group_that_is_gone_changes_nothing() -> None:
     host.share_calls.append(late)
     _answered(host)
     assert len(host.log) == before and host.group() is host.replayed_group() is None
+
+
+def test_a_topic_that_was_deleted_between_two_leaders_does_not_raise_the_epoch_forever() -> None:
+    host = Host()
+    member = Sharer(host, "m", ["orders", "clicks"])
+    for _ in range(3):
+        member.beat()
+    assert set(member.assigned) == {ORDERS, CLICKS}
+    host.topics.delete("orders")
+    host.restart()
+    for _ in range(3):
+        member.beat()
+    written = len(host.log)
+    for _ in range(3):
+        member.beat()
+    assert len(host.log) == written and set(member.assigned) == {CLICKS}

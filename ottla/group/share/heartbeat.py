@@ -181,7 +181,7 @@ def _bump_group_epoch(
         context.append(share_member_entry(group.group_id, after))
     rises = after.topics != before.topics
     if group.assignment_epoch >= group.epoch:
-        rises = rises or group.has_unassigned
+        rises = rises or group.has_unassigned(context.shard.topics)
     epoch = group.epoch
     if rises or group.refresh_is_due(context.monotonic_ms):
         names = subscribed_topics(group.members_with(after).values())

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from ottla.group.state.consumer import Target
 from ottla.group.state.server_assigned_group import ServerAssignedGroup
+from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
@@ -87,9 +88,11 @@ class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
     def state(self) -> ShareState:
         return ShareState.STABLE if self.members else ShareState.EMPTY
 
-    @property
-    def has_unassigned(self) -> bool:
-        """Is a subscribed partition with state in no member's target?"""
+    def has_unassigned(self, topics: TopicView) -> bool:
+        """Is a subscribed partition with state in no member's target?
+
+        A topic that was deleted while the coordinator moved may still be in `initialized`, and is never assigned.
+        """
         if not self.members:
             return False
         subscribed = subscribed_topics(self.members.values())
@@ -100,6 +103,7 @@ class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
         return any(
             held.name in subscribed and assigned.get(topic_id, set()) != held.partitions
             for topic_id, held in self.initialized.items()
+            if topics.topic_name(topic_id) is not None
         )
 
     def validate(self) -> None:
