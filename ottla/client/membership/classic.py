@@ -33,7 +33,7 @@ class ClassicGroupMember(Group):
         super().__init__(cluster, settings, owner)
         self.membership = ClassicMembership(settings)
         self._joining: asyncio.Task[tuple[TopicPartition, ...]] | None = None
-        #: Of a leader: the partitions that it counted in each topic of the group (0: the topic is not there yet).
+        #: The partitions that a leader counted in each topic of the group; 0 if the topic does not exist yet.
         self._partitions: dict[str, int] = {}
 
     @property
@@ -126,7 +126,7 @@ class ClassicGroupMember(Group):
         self.membership.rejoin("the subscription or its topics have changed")
 
     def group_topics(self) -> set[str]:
-        """Of a leader: the topics of all members, which it watches for new partitions."""
+        """The topics of all members, which a leader watches for new partitions; none for other members."""
         return set(self._partitions)
 
     def topics_changed(self) -> bool:
