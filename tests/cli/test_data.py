@@ -12,9 +12,12 @@ import pyarrow.parquet
 import pytest
 
 import ottla
+from ottla.cli.ottla import export
+from ottla.cli.records.field import getter
 from ottla.cli.records.input import Shape
 from ottla.cli.records.table_input import from_csv
 from ottla.client import Admin, Consumer, ErrorCode, Producer, TopicPartition
+from ottla.columns.record import ConsumerRecord
 from ottla.wire.api import ApiKey
 from tests.cli.test_loss import values
 from tests.cli.tool import OTTLA, Said, Tool, in_process
@@ -78,6 +81,14 @@ def test_a_csv_that_is_wrong_is_told_with_its_line(
     assert said.code in (1, 2)
     assert sentence in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_csv_keeps_carriage_returns() -> None:
+    record = ConsumerRecord("t", 0, 0, 0, b"k\r", b"a\rb\r", (), 0)
+    out = io.BytesIO()
+    export._write_text(iter([record]), out, "csv", [(name, getter(name)) for name in ("key", "value")])
+    [again] = from_csv(io.BytesIO(out.getvalue()), Shape(key_column="key", value_column="value"), {})
+    assert (again.key, again.value) == (b"k\r", b"a\rb\r")
 
 
 def test_a_large_cell_of_a_csv_is_read() -> None:

@@ -211,9 +211,12 @@ def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields:
         out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         try:
             rows = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+            # A carriage return outside of quotes ends a line for most readers; Python before 3.13 does not quote it.
+            quoted = csv.writer(out, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
             rows.writerow([name for name, _ in fields])
             for record in records:
-                rows.writerow([_cell(get(record)) for _, get in fields])
+                cells = [_cell(get(record)) for _, get in fields]
+                (quoted if any(isinstance(cell, str) and "\r" in cell for cell in cells) else rows).writerow(cells)
         finally:
             out.detach()
         return

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
@@ -15,6 +16,7 @@ from ottla.cli.kafka.records.formatter import FORMATTERS, DefaultFormatter, Form
 
 if TYPE_CHECKING:
     from ottla.client import Consumer
+    from ottla.columns.record import ConsumerRecord
 
 OPTIONS = (
     Option("topic", "Topic to read.", "topic"),
@@ -225,6 +227,28 @@ def _place(given: Given, consumer: Consumer, offset: int) -> None:
             consumer.seek(partition, offset)
 
 
+def _write(given: Given, consumer: Consumer, formatter: Formatter, records: Sequence[ConsumerRecord]) -> None:
+    """Write records; when that ends early, the consumer's close commits nothing from the one that was not shown on."""
+    unshown = deque(records)
+    try:
+        while unshown:
+            try:
+                formatter.write(unshown[0], sys.stdout.buffer)
+            except (ValueError, Failed) as error:
+                tell(f"ERROR Error processing message: {caused(error)}")
+                if "skip-message-on-error" not in given:
+                    # As in Apache's tool, the next run begins behind it.
+                    unshown.popleft()
+                    raise Failed(str(error)) from error
+            unshown.popleft()
+    finally:
+        from ottla.client import TopicPartition
+
+        # The first of each partition comes last.
+        for record in reversed(unshown):
+            consumer.seek(TopicPartition(record.topic, record.partition), record.offset)
+
+
 def _show(given: Given, consumer: Consumer, formatter: Formatter) -> int:
     most = given["max-messages"]
     patience_s = None if given["timeout-ms"] is None or given["timeout-ms"] < 0 else given["timeout-ms"] / 1000
@@ -234,14 +258,8 @@ def _show(given: Given, consumer: Consumer, formatter: Formatter) -> int:
         wait_s = _POLL_S if patience_s is None else max(0.0, min(_POLL_S, last + patience_s - time.monotonic()))
         left = None if most is None or most < 0 else most - formatter.shown
         records = consumer.poll(wait_s, max_records=left)
-        for record in records:
-            try:
-                formatter.write(record, out)
-            except (ValueError, Failed) as error:
-                tell(f"ERROR Error processing message: {caused(error)}")
-                if "skip-message-on-error" not in given:
-                    raise Failed(str(error)) from error
         if records:
+            _write(given, consumer, formatter, records)
             out.flush()
             last = time.monotonic()
         elif patience_s is not None and time.monotonic() - last >= patience_s:

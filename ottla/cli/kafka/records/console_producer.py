@@ -215,6 +215,16 @@ class _Reader:
 
 
 def _write(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> None:
+    try:
+        _send(producer, topic, reader, sync=sync)
+    except KeyboardInterrupt:
+        # The usual end of typing: lines that linger are written, as by Apache's tool.
+        _flush(producer, topic)
+        raise
+    _flush(producer, topic)
+
+
+def _send(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> None:
     from ottla.kernel.error import KafkaError
 
     for record in reader.records(_lines()):
@@ -226,6 +236,11 @@ def _write(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> No
             if sync:
                 raise
             tell(f"ERROR Error when sending message to topic {topic} with error: {caused(error)}")
+
+
+def _flush(producer: Producer, topic: str) -> None:
+    from ottla.kernel.error import KafkaError
+
     try:
         producer.flush()
     except KafkaError as error:
