@@ -12,8 +12,15 @@ from ottla.broker.controllers.envelope import Requester, opened, wrap
 from ottla.broker.handlers.active_controller import open_envelope
 from ottla.broker.handlers.quorum import change_voters, describe_quorum
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import METADATA_TOPIC
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.api.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 
 _CREATE = API[ApiKey.CREATE_TOPICS]
 _CLIENT = Requester("User:ann", "192.0.2.7", "admin-1", 7, 41)
@@ -27,7 +34,8 @@ class _Controller:
         self.answer, self.calls = answer, list[tuple[Any, Any]]()
         handler = SimpleNamespace(function=self._handle, error_response=self._failed)
         self.guarded: list[Any] = []
-        dispatch = SimpleNamespace(handlers={ApiKey.CREATE_TOPICS: handler}, guarded=self._guard)
+        handlers = {ApiKey.CREATE_TOPICS: handler, ApiKey.DESCRIBE_QUORUM: handler}
+        dispatch = SimpleNamespace(handlers=handlers, guarded=self._guard)
         node = SimpleNamespace(
             controller_dispatch=dispatch, settings=SimpleNamespace(unstable_api_versions_enable=unstable)
         )
@@ -116,3 +124,26 @@ def test_a_broker_forwards_questions_about_the_quorum_to_its_leader(change: Any)
     assert (asked_for, request, later.resolved) == (call, "the request", False)
     done("the answer")
     assert later.value == "the answer"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (ErrorCode.NONE, None),
+    ],
+)
+def test_a_quorum_described_by_another_than_its_leader_sends_the_broker_elsewhere(
+    error: ErrorCode, told: ErrorCode | None
+) -> None:
+    """As in Apache Kafka (RequestChannel); its broker asks the same node until the envelope says NOT_CONTROLLER."""
+    partition = ResponsePartitionData(partition_index=0, error_code=error)
+    answer = DescribeQuorumResponse(topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
+    api, client = API[ApiKey.DESCRIBE_QUORUM], _CLIENT._replace(version=2)
+    reply = open_envelope(_Controller(answer).call, wrap(api, DescribeQuorumRequest(), client))
+    assert isinstance(reply, Later)
+    if told is None:
+        assert opened(reply.value, api, client) == answer
+    else:
+        assert isinstance(reply.value, KafkaError) and reply.value.code is told

@@ -153,10 +153,11 @@ def test_a_share_group_without_members_has_nothing_to_assign() -> None:
     host = Host()
     one = Sharer(host, "one", ["orders"])
     one.beat()
-    assert not host.group().has_unassigned
+    topics = host.coordinator.shard.topics
+    assert not host.group().has_unassigned(topics)
     one.leave()
     assert set(host.group().initialized) == {ORDERS}
-    assert not host.group().has_unassigned and not ShareGroup("h").has_unassigned
+    assert not host.group().has_unassigned(topics) and not ShareGroup("h").has_unassigned(topics)
 
 
 # -- streams groups

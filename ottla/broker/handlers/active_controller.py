@@ -1,7 +1,8 @@
 """Controller requests on controllers' listeners: from brokers, and from clients directly or through a broker.
 
 A broker forwards its clients' requests in an Envelope (key 58) that identifies the client; the response travels back in
-an envelope. NOT_CONTROLLER is an error of the envelope itself.
+an envelope. NOT_CONTROLLER is an error of the envelope itself, also where DescribeQuorum says NOT_LEADER_OR_FOLLOWER: an
+Apache broker, which asks the same node until an envelope refuses, would not look for the leader.
 
 This node's controller decides, and the response leaves once the decision is committed. A node that is not the active
 controller answers NOT_CONTROLLER, and the broker looks for the node that is.
@@ -18,6 +19,7 @@ from ottla.broker.handlers import config, controller
 from ottla.controller.decision import unlimited
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import CONTROLLER, ApiKey
+from ottla.wire.api.describe_quorum import DescribeQuorumResponse
 from ottla.wire.api.envelope import EnvelopeRequest
 from ottla.wire.compile import decoder
 from ottla.wire.type import Malformed
@@ -92,6 +94,8 @@ def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
         ) from None
 
     def answered(reply: Any) -> None:
+        if isinstance(reply, DescribeQuorumResponse) and _is_of_no_leader(reply):
+            reply = KafkaError(ErrorCode.NOT_CONTROLLER)
         if isinstance(reply, KafkaError):
             if reply.code is ErrorCode.NOT_CONTROLLER:
                 return later.resolve(reply)
@@ -107,3 +111,8 @@ def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
     else:
         answered(reply)
     return later
+
+
+def _is_of_no_leader(response: DescribeQuorumResponse) -> bool:
+    not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return any(partition.error_code == not_leader for topic in response.topics for partition in topic.partitions)
