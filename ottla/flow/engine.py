@@ -92,6 +92,10 @@ class Settings:
     def defaults(self) -> tuple[Serde | None, Serde | None]:
         return self.key_serde, self.value_serde
 
+    def write_any_topic(self, topology: Topology) -> bool:
+        """Whether records of this program may go to any topic: a sink or a handler of its own names it."""
+        return topology.writes_any_topic or self.handlers.write_any_topic
+
 
 @dataclass(slots=True)
 class State:

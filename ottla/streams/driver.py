@@ -170,7 +170,7 @@ class TestDriver:
 
     def _check_output(self, topic: str) -> None:
         topology, settings = self.application.topology, self._settings
-        if topology.writes_any_topic or settings.handlers.write_any_topic:
+        if settings.write_any_topic(topology):
             return
         known = {topology.topic(str(sink.topic), settings.application_id) for sink in topology.sinks.values()}
         known |= {f"{settings.application_id}-{store}-changelog" for store in topology.stores}

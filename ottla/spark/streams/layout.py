@@ -73,7 +73,7 @@ class Program:
     @property
     def creates_topics(self) -> bool:
         """Whether outputs may go to topics that are not known at the start, which the brokers may create."""
-        return self.settings.handlers.write_any_topic or self.topology.writes_any_topic
+        return self.settings.write_any_topic(self.topology)
 
     @property
     def guarantee(self) -> str:
