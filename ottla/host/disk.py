@@ -12,6 +12,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from ottla.host.descriptor import out_of_the_way
@@ -55,7 +56,11 @@ class HostFile:
         return os.pread(self._fd, size, position)
 
     def write(self, data: Buffer, position: int) -> None:
-        written = os.pwrite(self._fd, data, position)
+        try:
+            written = os.pwrite(self._fd, data, position)
+        except OSError as error:
+            self._add_name(error)
+            raise
         if written != len(data):
             self._write_rest(memoryview(data)[written:], position + written)
 
@@ -64,15 +69,27 @@ class HostFile:
             self.write(b"".join(pieces), position)
             return
         size = sum(map(len, pieces))
-        written = os.pwritev(self._fd, pieces, position)
+        try:
+            written = os.pwritev(self._fd, pieces, position)
+        except OSError as error:
+            self._add_name(error)
+            raise
         if written != size:
             self._write_rest(memoryview(b"".join(pieces))[written:], position + written)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            self._add_name(error)
+            raise
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self._add_name(error)
+            raise
 
     def descriptor(self) -> int | None:
         return self._fd
@@ -87,11 +104,20 @@ class HostFile:
 
     def _write_rest(self, rest: memoryview, position: int) -> None:
         while rest:
-            written = os.pwrite(self._fd, rest, position)
+            try:
+                written = os.pwrite(self._fd, rest, position)
+            except OSError as error:
+                self._add_name(error)
+                raise
             if written == 0:
                 raise OSError(errno.EIO, "a write at the end of a file wrote nothing")
             rest = rest[written:]
             position += written
+
+    def _add_name(self, error: OSError) -> None:
+        """Add the file's current name to the error of a call that has only its descriptor; Linux only."""
+        with suppress(OSError):
+            error.filename = os.readlink(f"/proc/self/fd/{self._fd}")
 
 
 class HostLock:

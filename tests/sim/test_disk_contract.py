@@ -2,7 +2,7 @@
 
 import errno
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -180,3 +180,18 @@ def test_a_closed_file_refuses(place: Place) -> None:
     with pytest.raises(OSError) as caught:
         file.write(b"x", 0)
     assert caught.value.errno == errno.EBADF
+
+
+def test_the_errors_of_the_machines_disk_name_the_file() -> None:
+    file = HostDisk().open("/dev/full")
+    calls: list[Callable[[], None]] = [
+        lambda: file.write(b"x", 0),
+        lambda: file.write_many([b"x", b"y"], 0),
+        lambda: file.truncate(1),
+        file.sync,
+    ]
+    for fail in calls:
+        with pytest.raises(OSError) as caught:
+            fail()
+        assert str(caught.value).endswith(": '/dev/full'")
+    file.close()
