@@ -252,7 +252,7 @@ def test_a_renewal_waits_for_the_answers_and_holds_new_requests(far: FarEnd) -> 
 
 def test_a_renewal_that_is_not_answered_ends_the_connection(far: FarEnd) -> None:
     login = Login()
-    near = outbound(far, login, setup_timeout_ms=100, setup_timeout_max_ms=100)
+    near = outbound(far, login)
     told = ask(near)
     far.agree(_LISTS)
     shake_hands(far)
@@ -260,6 +260,7 @@ def test_a_renewal_that_is_not_answered_ends_the_connection(far: FarEnd) -> None
     token(far, b"second", SaslAuthenticateResponse(session_lifetime_ms=1))
     signed_in_at = far.loop.time()
     answered(far, told)
+    near._options = OutboundOptions(backoff_ms=1, setup_timeout_ms=20, setup_timeout_max_ms=20)
     far.until(lambda: far.loop.time() >= signed_in_at + 0.001)
     assert "took too long" in refused(far, ask(near))
     near.close()
