@@ -19,7 +19,6 @@ from ottla.wire.api import ApiKey
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.net.test_outbound import LONG_MS, QUICK, FarEnd, Told, ask, outbound, versions
 
-
 QUICK_BUT_PATIENT = OutboundOptions(backoff_ms=1, setup_timeout_ms=60_000, setup_timeout_max_ms=60_000)
 
 
