@@ -1,8 +1,8 @@
 """Controller requests on controllers' listeners: from brokers, and from clients directly or through a broker.
 
 A broker forwards its clients' requests in an Envelope (key 58) that identifies the client; the response travels back in
-an envelope. NOT_CONTROLLER is an error of the envelope itself, also where DescribeQuorum says NOT_LEADER_OR_FOLLOWER: an
-Apache broker, which asks the same node until an envelope refuses, would not look for the leader.
+an envelope. NOT_CONTROLLER is an error of the envelope itself, also where DescribeQuorum says NOT_LEADER_OR_FOLLOWER:
+an Apache broker asks the same node until an envelope is refused.
 
 This node's controller decides, and the response leaves once the decision is committed. A node that is not the active
 controller answers NOT_CONTROLLER, and the broker looks for the node that is.
