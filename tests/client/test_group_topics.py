@@ -2,7 +2,7 @@
 
 import asyncio
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -69,9 +69,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
             group, metadata = consumer._group, consumer._cluster.metadata
             assert isinstance(group, ClassicGroupMember)
             coordinator = Coordinator()
-            monkeypatch.setattr(group, "_coordinator", Mock(side_effect=lambda: asyncio.sleep(0, coordinator)))
-            monkeypatch.setattr(consumer._cluster, "missing", Mock(side_effect=lambda _: asyncio.sleep(0, [])))
-            monkeypatch.setattr(consumer._cluster, "update", Mock(side_effect=lambda _: asyncio.sleep(0)))
+            monkeypatch.setattr(group, "_coordinator", AsyncMock(return_value=coordinator))
+            monkeypatch.setattr(consumer._cluster, "missing", AsyncMock(return_value=[]))
+            monkeypatch.setattr(consumer._cluster, "update", AsyncMock())
             metadata.apply(described(a=1, b=2), now_ms())
             await group._join_once()
             await scene(consumer, group, coordinator)
