@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from random import Random
+from typing import Any
 
 from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
 from ottla.kernel.error import KafkaError, OttlaError
@@ -36,9 +37,12 @@ async def produce(
     rng: Random,
     going: Going,
     pause_s: Seconds = _PAUSE_S,
-    compression_type: str = "none",
+    **settings: Any,
 ) -> None:
-    """Send bursts of numbered records as an idempotent producer while `going`, with a pause after each burst."""
+    """Send bursts of numbered records as an idempotent producer while `going`, with a pause after each burst.
+
+    `settings`: more settings of the producer.
+    """
     number = 0
     while going():
         try:
@@ -47,7 +51,7 @@ async def produce(
                 delivery_timeout_ms=_DELIVERY_MS,
                 request_timeout_ms=_REQUEST_MS,
                 max_block_ms=_DELIVERY_MS,
-                compression_type=compression_type,
+                **settings,
             ) as producer:
                 while going():
                     burst = []
@@ -100,21 +104,21 @@ async def consume(
     ledger: WorkloadLedger,
     rng: Random,
     going: Going,
-    group_protocol: str = "classic",
+    **settings: Any,
 ) -> None:
-    """Consume as a member of a group while `going`, and commit after each poll."""
+    """Consume as a member of a group while `going`, and commit after each poll. `settings`: more of the consumer."""
     seen = ledger.seen.setdefault(name, [])
     while going():
         try:
             async with AsyncConsumer(
                 servers,
                 group_id=group,
-                group_protocol=group_protocol,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 request_timeout_ms=_REQUEST_MS,
                 default_api_timeout_ms=_DELIVERY_MS,
                 fetch_max_wait_ms=2_000,
+                **settings,
             ) as consumer:
                 seen.append(None)
                 consumer.subscribe([ledger.topic])

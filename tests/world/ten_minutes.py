@@ -71,9 +71,13 @@ class TenMinutesHistory(ReplicatedHistory):
         dealt = Random(f"{self.world.seed} clients")
         for host in hosts[:2]:
             rng, codec = Random(f"{self.world.seed} {host.name}"), dealt.choice(("none", "gzip", "snappy"))
-            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going, _PAUSE_S, codec))
+            self._start(
+                host, produce(host.name, servers, ledger, rng, lambda: self.going, _PAUSE_S, compression_type=codec)
+            )
         rng, protocol = Random(f"{self.world.seed} consumer"), dealt.choice(("classic", "consumer"))
-        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going, protocol))
+        self._start(
+            hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going, group_protocol=protocol)
+        )
 
     @property
     def _epoch(self) -> int:

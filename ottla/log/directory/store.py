@@ -339,7 +339,6 @@ class Store(Directories):
 
         The threads of `pool`, if there is one, sync the logs in parallel. A directory whose disk takes less than all of
         this gets no marker, and one line in the log: its next start recovers, as after a crash.
-
         The marker has the epoch of the broker's registration, by which the controller recognizes a clean restart
         (KIP-966).
         """
