@@ -28,6 +28,7 @@ from ottla.wire.batch import (
     Header,
     check,
     decode_records,
+    header_name,
     headers,
 )
 from ottla.wire.codec import decompress
@@ -245,7 +246,7 @@ def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     pairs: list[Header] = []
     for _ in range(count):
         size, at = decode_varint(body, at)
-        name = body[at : at + size].decode()
+        name = header_name(body[at : at + size])
         at += size
         size, at = decode_varint(body, at)
         if size < 0:

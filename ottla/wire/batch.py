@@ -335,6 +335,11 @@ def _decode_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
     return body[position : position + size], position + size
 
 
+def header_name(name: bytes) -> str:
+    """A header's name. Bytes that are not UTF-8, which librdkafka can send, become U+FFFD, as in Java's client."""
+    return name.decode(errors="replace")
+
+
 def _decode_headers(body: bytes, position: int) -> tuple[list[Header], int]:
     count, position = decode_varint(body, position)
     # A header has at least two bytes: an impossible count is rejected before anything is allocated for it.
@@ -346,7 +351,7 @@ def _decode_headers(body: bytes, position: int) -> tuple[list[Header], int]:
         if key is None:
             raise ValueError("a header without a key")
         value, position = _decode_bytes(body, position)
-        headers.append((key.decode(), value))
+        headers.append((header_name(key), value))
     return headers, position
 
 

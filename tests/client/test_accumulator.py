@@ -314,3 +314,31 @@ def test_a_closed_producer_takes_nothing_more_and_forgets_what_it_had() -> None:
         put(accumulator)
     with pytest.raises(ClientClosed):
         accumulator.put(queue(accumulator), open_one.batch)
+
+
+def test_a_topic_that_comes_again_with_fewer_partitions_gets_records_for_those_alone() -> None:
+    accumulator, _ = made(6)
+    accumulator.topics["t"].partitions[4].next_sequence = 57
+    accumulator.set_partitions("t", 2, range(2))
+    told = [put(accumulator, key=b"%d" % number) for number in range(40)] + [put(accumulator)]
+    assert {each.batch.partition for each in told if each is not None} == {0, 1}
+    with pytest.raises(KafkaError, match=r"has no partition 4 \(expected 0 to 1\)"):
+        put(accumulator, partition=4)
+    # An old answer about the topic: a sequence that began again could repeat that of another record.
+    accumulator.set_partitions("t", 6, range(6))
+    assert queue(accumulator, 4).next_sequence == 57
+    put(accumulator, partition=4)
+
+
+def test_a_partitioner_is_told_the_present_number_of_partitions() -> None:
+    counts: list[int] = []
+
+    def first(topic: str, key: bytes | None, count: int) -> int:
+        counts.append(count)
+        return 0
+
+    accumulator, _ = made(6, partitioner=first)
+    put(accumulator)
+    accumulator.set_partitions("t", 2, range(2))
+    put(accumulator)
+    assert counts == [6, 2]

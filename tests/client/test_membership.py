@@ -36,7 +36,7 @@ def joined(membership: ClassicMembership, leader: str = "me") -> JoinGroupRespon
 def test_a_newcomer_gets_its_id_first_and_joins_with_it() -> None:
     membership = ClassicMembership(settings())
     answer = JoinGroupResponse(error_code=int(ErrorCode.MEMBER_ID_REQUIRED), member_id="me")
-    assert membership.join_answered(answer) is Outcome.RETRY
+    assert membership.join_answered(answer) is Outcome.REJOIN
     assert membership.join_request(["t"], []).member_id == "me"
 
 
@@ -197,3 +197,37 @@ def test_leaving_is_for_good_or_for_a_while() -> None:
     assert ConsumerMembership(settings(group_protocol="consumer"), "me").leave_request().member_epoch == -1
     static = settings(group_protocol="consumer", group_instance_id="i")
     assert ConsumerMembership(static, "me").leave_request().member_epoch == -2
+
+
+class _Joining(ClassicGroupMember):
+    """A member whose requests to join are answered by these codes, and then well."""
+
+    def __init__(self, codes: list[ErrorCode]) -> None:
+        super().__init__(Cluster(settings()), settings(), Alone())
+        self._codes = codes
+        self.pauses: list[int] = []
+
+    async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
+        code = self._codes.pop(0) if self._codes else ErrorCode.NONE
+        return self.membership.join_answered(JoinGroupResponse(error_code=int(code), member_id="me")), (ONE,)
+
+    def _start_beating(self) -> None:
+        pass
+
+    async def _sleep(self, pause_ms: int) -> None:
+        self.pauses.append(pause_ms)
+
+
+@pytest.mark.parametrize(
+    ("code", "pauses"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2),
+        (ErrorCode.NOT_COORDINATOR, 2),
+        (ErrorCode.MEMBER_ID_REQUIRED, 0),
+        (ErrorCode.REBALANCE_IN_PROGRESS, 0),
+    ],
+)
+def test_a_coordinator_that_is_not_ready_is_asked_again_after_a_pause(code: ErrorCode, pauses: int) -> None:
+    member = _Joining([code, code])
+    assert asyncio.run(member._join()) == (ONE,)
+    assert member.pauses == [settings().retry_backoff_ms] * pauses

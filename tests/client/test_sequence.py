@@ -62,8 +62,8 @@ class Broker:
 class Scene:
     """A producer of two partitions of one leader."""
 
-    def __init__(self) -> None:
-        settings = ProducerSettings.read("127.0.0.1:1", {"linger_ms": 0, "retry_backoff_ms": 0})
+    def __init__(self, **given: object) -> None:
+        settings = ProducerSettings.read("127.0.0.1:1", {"linger_ms": 0, "retry_backoff_ms": 0, **given})
         self.broker = Broker()
         cluster = Cluster(settings)
 

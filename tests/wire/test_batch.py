@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kio.records.readers import read_batch as kio_read_batch
 
+from ottla.columns.record import read_headers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.batch import (
     HEADER_BYTES,
@@ -217,3 +218,11 @@ def test_bytes_behind_the_last_record_are_refused() -> None:
         with pytest.raises(KafkaError) as caught:
             decode_records(data, count, 0, 0)
         assert _code(caught) is ErrorCode.INVALID_RECORD
+
+
+def test_a_headers_name_that_is_not_utf_8_is_read_as_by_javas_client() -> None:
+    body = build([(1, None, b"v", [("name", b"\xff")])])[HEADER_BYTES:].replace(b"name", b"n\xffme")
+    (record,) = decode_records(body, 1, 0, 1)
+    assert record.headers == [("n\ufffdme", b"\xff")]
+    at = body.index(b"n\xffme") - 2
+    assert read_headers(body, at) == ((("n\ufffdme", b"\xff"),), len(body))

@@ -249,6 +249,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The number of requests without an answer yet."""
         return len(self._sent) + len(self._held or ())
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the transport buffers less than its high-water mark; True once the connection is closed."""
+        return self._writable is None or self.closed is not None
+
     async def writable(self) -> None:
         """Wait until the socket has accepted the written data, down to the transport's low-water mark."""
         while self._writable is not None and self.closed is None:

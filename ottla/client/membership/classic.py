@@ -89,14 +89,14 @@ class ClassicGroupMember(Group):
                     self._lost = bool(self._owner.owned())
                 if outcome is Outcome.COORDINATOR:
                     self._coordinator_moved()
-                if outcome is Outcome.RETRY or outcome is Outcome.REJOIN:
+                if outcome is Outcome.REJOIN:
                     continue
             except (KafkaError, NotReachable) as error:
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     self.membership.rejoin("the last try failed")
                     raise
                 self._moved(error)
-            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+            await self._sleep(self._settings.retry_backoff_ms)
 
     async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
         membership, settings = self.membership, self._settings

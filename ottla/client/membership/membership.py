@@ -104,7 +104,7 @@ class ClassicMembership:
         """Apply a JoinGroup answer. GOOD: sync comes next."""
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-            return Outcome.RETRY
+            return Outcome.REJOIN
         outcome = self._failed(response.error_code, "joining")
         if outcome is Outcome.GOOD:
             self.member_id = response.member_id

@@ -57,11 +57,14 @@ class PartitionQueue:
 class TopicQueue:
     """The partitions of one topic, as many as the metadata has shown."""
 
-    __slots__ = ("available", "name", "partitions", "sticky")
+    __slots__ = ("available", "count", "name", "partitions", "sticky")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.partitions: list[PartitionQueue] = []
+        #: The number of partitions that the topic has. There are more in `partitions` after it was deleted and created
+        #: again with fewer; they keep their sequences, since an old answer about the topic may come late.
+        self.count = 0
         #: Numbers of the partitions with a leader; all partitions if none has one.
         self.available: Sequence[int] = ()
         #: The partition for records without a key.
@@ -103,12 +106,13 @@ class Accumulator:
     # ---- in
 
     def set_partitions(self, topic: str, count: int, available: Sequence[int]) -> None:
-        """Apply a topic's metadata; partitions are only ever added."""
+        """Apply a topic's metadata."""
         queue = self.topics.get(topic)
         if queue is None:
             queue = self.topics[topic] = TopicQueue(topic)
         for number in range(len(queue.partitions), count):
             queue.partitions.append(PartitionQueue(topic, number))
+        queue.count = count
         queue.available = available or range(count)
         if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
             self.choose_sticky(queue)
@@ -134,14 +138,14 @@ class Accumulator:
             size += len(key)
         if partition is None:
             if self._custom is not None:
-                partition = whole(self._custom(topic, key, len(queue.partitions)), "the partitioner's result")
-                if not 0 <= partition < len(queue.partitions):
+                partition = whole(self._custom(topic, key, queue.count), "the partitioner's result")
+                if not 0 <= partition < queue.count:
                     raise _no_partition(queue, partition)
             elif key is not None:
-                partition = key_hash(key) % len(queue.partitions)
+                partition = key_hash(key) % queue.count
             else:
                 partition = queue.sticky
-        elif not 0 <= partition < len(queue.partitions):
+        elif not 0 <= partition < queue.count:
             raise _no_partition(queue, partition)
         if headers:
             for name, content in headers:
@@ -359,5 +363,5 @@ class Accumulator:
 
 
 def _no_partition(queue: TopicQueue, partition: int) -> KafkaError:
-    why = f"topic {queue.name} has no partition {partition} (expected 0 to {len(queue.partitions) - 1})"
+    why = f"topic {queue.name} has no partition {partition} (expected 0 to {queue.count - 1})"
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)

@@ -207,7 +207,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         batch_bytes = max(1, min(wanted, settings.max_request_size // 2))
         # Memory of delivered batches is reused for the next ones, while it is still in the CPU's caches.
         frames = Frames(_FRAMES_MAX, settings.buffer_memory)
-        for cut in cuts(table, columns, len(queue.partitions), batch_bytes, current_clock().now_ms):
+        for cut in cuts(table, columns, queue.count, batch_bytes, current_clock().now_ms):
             number = cut.partition
             if number is None:
                 with self._lock:

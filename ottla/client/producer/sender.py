@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
 from ottla.client.connection.wake_loop import WakeLoop
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
@@ -201,7 +202,7 @@ class Sender(WakeLoop):
             version = connection.version_of(ApiKey.PRODUCE, version_at_most(request, transactions))
             if settings.acks == 0:
                 connection.send_unanswered(request, version)
-                return self._sent_unanswered(items)
+                return self._when_written(node_id, connection, items)
             answer = connection.send(request, timeout_ms=settings.request_timeout_ms, version=version)
         except KafkaError as error:
             return self._all_failed(items, error)
@@ -257,6 +258,18 @@ class Sender(WakeLoop):
             for topic in self._accumulator.topics.values():
                 for partition in topic.partitions:
                     partition.next_sequence = 0
+
+    def _when_written(self, node_id: int, connection: BrokerConnection, items: list[Item]) -> None:
+        """Complete batches without an answer (acks=0) when the socket has taken them, so that `buffer.memory` holds."""
+        if connection.is_writable:
+            return self._sent_unanswered(items)
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        return self._start(self._wait_until_written(node_id, connection, items))
+
+    async def _wait_until_written(self, node_id: int, connection: BrokerConnection, items: list[Item]) -> None:
+        await connection.writable()
+        self._in_flight[node_id] -= 1
+        self._sent_unanswered(items)
 
     def _sent_unanswered(self, items: list[Item]) -> None:
         with self._lock:

@@ -134,7 +134,7 @@ class Producer(Generic[K, V]):
             if name is None:
                 number, keyed = queue.sticky, False
             else:
-                number, keyed = key_hash(name) % len(queue.partitions), True
+                number, keyed = key_hash(name) % queue.count, True
                 size += len(name)
             handle = Delivery()
             self._acquire()
