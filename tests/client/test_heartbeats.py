@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client import AsyncConsumer, AsyncShareConsumer
 from ottla.client.membership.group import Group
-from ottla.kernel.client_error import NotReachable
+from ottla.kernel.client_error import NotReachable, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
 
 PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
@@ -77,8 +77,10 @@ def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_m
     assert not group.owner.something_to_do.called
 
 
-def test_an_error_that_does_not_pass_ends_them_and_is_raised_by_the_next_poll() -> None:
-    error = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+@pytest.mark.parametrize(
+    "error", [KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED), TlsFailed("the certificate has expired")]
+)
+def test_an_error_that_does_not_pass_ends_them_and_is_raised_by_the_next_poll(error: Exception) -> None:
     group = Beating([None, error, None])
     group.run()
     assert (group.pauses, group.error) == ([PAUSE_MS], error)

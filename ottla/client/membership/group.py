@@ -22,7 +22,7 @@ from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import NotReachable, check, only
+from ottla.kernel.client_error import NotReachable, TlsFailed, check, only
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -74,7 +74,7 @@ class Group(ABC):
         assert settings.group_id is not None
         self.id: str = settings.group_id
         #: Error for the next poll to raise, such as fenced or not authorised.
-        self.error: KafkaError | None = None
+        self.error: KafkaError | TlsFailed | None = None
         self.polled_at_ms = now_ms()
         self._poll_waits = False
         self._cluster = cluster
@@ -276,8 +276,8 @@ class Group(ABC):
                 return
             try:
                 await self._beat()
-            except KafkaError as error:
-                if not error.code.retriable:
+            except (KafkaError, TlsFailed) as error:
+                if isinstance(error, TlsFailed) or not error.code.retriable:
                     self.error = error
                     self._owner.something_to_do()
                     return
