@@ -6,27 +6,16 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.host.loop import new_loop
 from ottla.kernel.ports import File
 from ottla.net import inbound
 from ottla.net.inbound import Connection, Slot
 from tests.net.test_inbound import FRAME_BYTES_MAX, Served, framed
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    loop = new_loop()
-    served = Served(loop)
-    yield served
-    served.listener.close()
-    loop.close()
 
 
 def connection_of(served: Served) -> Connection:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.net.outbound import Outbound
 from ottla.net.peer import Disconnected, Expired, NotOffered, OutboundOptions, PeerRefused, Unanswered
 from ottla.wire.api import API, ApiKey
@@ -120,15 +119,6 @@ class Told:
     def value(self) -> Any:
         assert len(self.values) == 1
         return self.values[0]
-
-
-@pytest.fixture
-def far() -> Iterator[FarEnd]:
-    loop = new_loop()
-    far = FarEnd(loop)
-    yield far
-    far.close()
-    loop.close()
 
 
 def outbound(far: FarEnd, options: OutboundOptions = QUICK, port: int = 0, host: str = "127.0.0.1") -> Outbound:

@@ -6,13 +6,12 @@ import asyncio
 import errno
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.net.outbound import Outbound
 from ottla.net.peer import Disconnected, Expired, OutboundOptions, PeerRefused
 from ottla.wire.api import ApiKey
@@ -20,15 +19,6 @@ from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.net.test_outbound import LONG_MS, QUICK, FarEnd, Told, ask, outbound, versions
 
 QUICK_BUT_PATIENT = OutboundOptions(backoff_ms=1, setup_timeout_ms=60_000, setup_timeout_max_ms=60_000)
-
-
-@pytest.fixture
-def far() -> Iterator[FarEnd]:
-    loop = new_loop()
-    far = FarEnd(loop)
-    yield far
-    far.close()
-    loop.close()
 
 
 class Even:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from random import Random
 from typing import cast
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.kernel.client_error import NotReachable
 from ottla.net.peer import Disconnected, OutboundOptions
 from ottla.net.secured_outbound import SecuredOutbound
@@ -49,16 +48,6 @@ class Login:
 
     def _messages(self, host: str) -> Generator[bytes, bytes, None]:
         yield f"ticket for {host}".encode()
-
-
-@pytest.fixture
-def far() -> Iterator[FarEnd]:
-    loop = new_loop()
-    far = FarEnd(loop)
-    yield far
-    far.close()
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 def outbound(far: FarEnd, login: Login) -> SecuredOutbound:

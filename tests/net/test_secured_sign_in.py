@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from random import Random
 from typing import cast
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.net.peer import Disconnected, OutboundOptions
 from ottla.net.secured_outbound import SecuredOutbound
 from ottla.security.node_login import NodeLogin
@@ -48,16 +47,6 @@ class Login:
         if self.distrusts:
             raise ScramRefused("the peer does not know the password")
         self.heard.append((yield b"second"))
-
-
-@pytest.fixture
-def far() -> Iterator[FarEnd]:
-    loop = new_loop()
-    far = FarEnd(loop)
-    yield far
-    far.close()
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 def outbound(far: FarEnd, login: Login, **options: int) -> SecuredOutbound:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.wire.api import ApiKey
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.api.list_groups import ListGroupsResponse
@@ -25,16 +23,6 @@ from tests.net.test_secured_sign_in import Login, outbound, refused
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificate.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture
-def far() -> Iterator[FarEnd]:
-    loop = new_loop()
-    far = FarEnd(loop)
-    yield far
-    far.close()
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 class TlsEnd:

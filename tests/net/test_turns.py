@@ -6,11 +6,9 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from ottla.host.loop import new_loop
 from ottla.net import inbound, turns
 from ottla.net.inbound import ReceiveMemory, Slot
 from tests.net.test_inbound import Served, framed
@@ -28,15 +26,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices end by their count, so that a busy machine changes nothing."""
     monkeypatch.setattr(inbound, "SLICE_SECONDS", 1e9)
     monkeypatch.setattr(turns, "ROUND_SECONDS", 1e9)
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    loop = new_loop()
-    served = Served(loop)
-    yield served
-    served.listener.close()
-    loop.close()
 
 
 def turn(served: Served) -> None:
