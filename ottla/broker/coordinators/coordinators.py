@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.coordinators.parts import CoordinatorParts
-from ottla.broker.coordinators.refusals import Refusals
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import coordinator_partition
 from ottla.replica.partition import Partition
@@ -27,6 +26,7 @@ from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.driver import Driver
+    from ottla.broker.coordinators.refusals import Refusals
 
 _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 1.0
