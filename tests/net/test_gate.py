@@ -122,7 +122,7 @@ def test_one_that_waited_its_time_still_waits_for_room(gate: Scripted) -> None:
     gate.waits, gate.room = [0.001], False
     with served(gate=gate) as (loop, listener, stack):
         arrive(listener, 1, stack)
-        turn_until(loop, lambda: listener._waiting is not None)
+        turn_until(loop, lambda: gate.told == ["arrive"])
         turn_until(loop, lambda: listener._waiting is None)
         turns(loop)
         assert not listener.connections
