@@ -2,9 +2,10 @@
 
 Rules:
 - A partition is marked when something is appended to it, when its high watermark or start moves, when the follower
-  names it, and while it has records that the follower was not sent. A fetch looks only at the marked partitions, so
-  that its cost follows the changes, not the number of partitions (KIP-227 from the leader's side).
-- A partition that had records, or no room for them, moves to the end of the order, so that none starves.
+  names it, while it has records that the follower was not sent, and while its answer is an error or a divergence. A
+  fetch looks only at the marked partitions, so that its cost follows the changes, not the number of partitions
+  (KIP-227 from the leader's side).
+- A partition that had records moves to the end of the order, behind those that had no room, so that none starves.
 - A session parks one fetch at a time; an append to any of its partitions wakes it at the end of the turn.
 - Followers' sessions are separate from consumers', which never evict them; a broker has at most `SESSIONS_PER_BROKER`.
 """
@@ -99,9 +100,10 @@ class ReplicaSession:
         """Have the next fetch look at this partition."""
         self.marked[watched.key] = watched
 
-    def served(self, watched: WatchedPartition, *, again: bool) -> None:
-        """Clear the mark, or move it to the end (`again`: there is more to send, or an unconfirmed response)."""
-        self.marked.pop(watched.key, None)
+    def served(self, watched: WatchedPartition, *, again: bool, had_records: bool) -> None:
+        """Clear the mark unless the next fetch must look `again`; a partition that had records then comes last."""
+        if not again or had_records:
+            self.marked.pop(watched.key, None)
         if again:
             self.marked[watched.key] = watched
 

@@ -26,7 +26,7 @@ def commit_of(offset: int, metadata: str = "") -> offset_commit.OffsetCommitRequ
     return offset_commit.OffsetCommitRequest(group_id="g", topics=topics)
 
 
-def replicated(topic: str, **settings: str) -> Pair:
+def replicated(topic: str, **settings: Any) -> Pair:
     pair = Pair(topic, **settings)
     pair.scene.machine.create_topic(TOPIC, 1)
     pair.scene.machine.settle()

@@ -68,6 +68,13 @@ def at(offset: int, partition: int = 0, last_epoch: int = -1, leader_epoch: int 
     )
 
 
+def narrow(offset: int, **more: int) -> Any:
+    """A partition that has room for one batch, and only if it is the first with records."""
+    part = at(offset, **more)
+    part.partition_max_bytes = 1
+    return part
+
+
 def values(part: Any) -> list[bytes]:
     return [bytes(each.value or b"") for batch in read(bytes(part.records or b"")) for each in batch.records()]
 
@@ -177,6 +184,45 @@ def test_a_full_response_leaves_the_rest_for_the_next_and_none_starves() -> None
         seen += len(values(first[0]))
         first = follower.told(at(seen, last_epoch=0), max_bytes=1)
     assert seen == 4 and pair.partition.high_watermark == 4
+
+
+def test_a_busy_partition_does_not_starve_one_whose_records_find_no_room() -> None:
+    pair = Pair(partitions=2)
+    for index in (0, 1):
+        for _ in range(3):
+            pair.produce(b"x" * 1000, acks=1, index=index)
+    follower, ends = Follower(pair), [0, 0]
+    told = follower.told(narrow(0), narrow(0, partition=1))
+    served = []
+    while sum(ends) < 6:
+        [index] = [index for index, part in told.items() if part.records]
+        served.append(index)
+        ends[index] += len(values(told[index]))
+        told = follower.told(narrow(ends[index], partition=index, last_epoch=0))
+    assert served == [0, 1] * 3
+
+
+def test_an_error_is_told_until_the_follower_asks_otherwise() -> None:
+    """A follower whose pause is over before its next request has no new position, and so names nothing."""
+    pair = Pair()
+    pair.produce(acks=1)
+    follower = Follower(pair)
+    unknown = "UNKNOWN_LEADER_EPOCH"
+    assert ErrorCode(follower.told(at(0, leader_epoch=1))[0].error_code).name == unknown
+    assert ErrorCode(follower.told(wait_ms=60_000)[0].error_code).name == unknown
+    pair.change(leader=1)
+    assert len(values(follower.told()[0])) == 1
+
+
+def test_a_divergence_is_told_until_the_follower_asks_otherwise() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(leader=1)
+    follower = Follower(pair)
+    for part in ([at(5, last_epoch=0, leader_epoch=1)], [], []):
+        assert follower.told(*part, wait_ms=60_000)[0].diverging_epoch.end_offset == 1
+    assert follower.told(at(1, last_epoch=0, leader_epoch=1))[0].diverging_epoch.epoch == -1
+    assert follower.told() == {}
 
 
 def test_a_partition_that_is_led_no_more_ends_the_wait() -> None:

@@ -25,24 +25,25 @@ _KEYS = {api.name: api.key for api in API.values()}
 class Pair:
     """A node that leads, and a follower whose fetches the test makes up."""
 
-    def __init__(self, topic: str = TOPIC, **settings: str) -> None:
+    def __init__(self, topic: str = TOPIC, *, partitions: int = 1, **settings: Any) -> None:
         own = {"log_dirs": "/data", "log_flush_interval_messages": "9223372036854775807"} | settings
         self.scene = Scene(1, **own)
         self.topic = topic
         if topic == TOPIC:
-            self.scene.create(1)
+            self.scene.create(partitions)
         else:
-            self.scene.machine.create_topic(topic, 1)
-        self.change(replicas=[1, _FOLLOWER], isr=[1, _FOLLOWER])
+            self.scene.machine.create_topic(topic, partitions)
+        for index in range(partitions):
+            self.change(index, replicas=[1, _FOLLOWER], isr=[1, _FOLLOWER])
 
     @property
     def partition(self) -> Partition:
         found: Partition = self.scene.node.partitions[TopicPartition(self.topic, 0)]
         return found
 
-    def change(self, **fields: Any) -> None:
+    def change(self, index: int = 0, **fields: Any) -> None:
         topic_id = self.scene.node.image.topics[self.topic].topic_id
-        self.scene.node.quorum.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, **fields)])
+        self.scene.node.quorum.append([PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)])
         self.scene.machine.settle()
 
     def follower_has(self, offset: int, log_start_offset: int = 0) -> None:
@@ -64,9 +65,11 @@ class Pair:
         self.scene.machine.settle()
         return answers
 
-    def produce(self, value: bytes = b"v", acks: int = -1, timeout_ms: int = 1000, **producer: Any) -> list[Any]:
+    def produce(
+        self, value: bytes = b"v", acks: int = -1, timeout_ms: int = 1000, index: int = 0, **producer: Any
+    ) -> list[Any]:
         data = bytearray(build([(self.scene.machine.clock.now_ms(), None, value, ())], **producer))
-        part = produce.PartitionProduceData(index=0, records=data)
+        part = produce.PartitionProduceData(index=index, records=data)
         topics = [produce.TopicProduceData(name=TOPIC, partition_data=[part])]
         return self.send(produce.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), 9)
 

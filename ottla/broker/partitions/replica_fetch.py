@@ -243,10 +243,12 @@ class ReplicaFetch:
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )
             # Partitions with more records stay marked until the follower fetches past them; partitions that did not fit
-            # stay marked for the next fetch. After an error the follower names the partition again itself.
+            # stay marked for the next fetch. An error or a divergence is told until the follower names the partition
+            # again or forgets it: a follower whose position has not changed names nothing (KIP-227).
             behind = watched.partition is not None and wanted.fetch_offset < watched.partition.log.end_offset
-            session.served(watched, again=behind and not data.error_code and data.diverging_epoch.epoch < 0)
-            if not self.incremental or news or data.diverging_epoch.epoch >= 0:
+            untrue = data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            session.served(watched, again=behind or untrue, had_records=has_records)
+            if not self.incremental or news or untrue:
                 append_data(response, wanted.topic, data)
 
     # ---- waiting
