@@ -266,7 +266,7 @@ def _fetch(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
     partitions, controller = size.partitions_fetched, system.controller()
     leader, follower = (each for each in range(1, 1 + _NODES) if each != controller)
     system.until_topic("followed", partitions, [leader, follower])
-    system.until_topic("beside", 1, [leader, controller])
+    system.until_topic("beside", partitions, [leader, follower])
     pid = system.processes.pid(leader)
     system.processes.kill(follower)
     cost = fetch_us(system.ports[leader - 1], pid, follower, "followed", partitions, "beside", size.fetches)
