@@ -17,12 +17,15 @@ from ottla.operations.partition_view import every_partition
 
 if TYPE_CHECKING:
     from ottla.client import Admin
+    from ottla.client.admin.result import QuorumDescription
 
 HEALTHY, DEGRADED, FAILING = 0, 1, 2
 WORDS = ("healthy", "degraded", "failing")
 #: So large a part of a log directory's disk should be free.
 _FREE_MIN, _FREE_LEAST = 0.10, 0.02
 _NAMED_MAX = 3
+#: A voter fetches at least twice a second.
+_VOTER_SILENT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,14 @@ def judge(
     directories: Sequence[DirectoryState],
     *,
     quorum_leader: int | None,
+    voters_silent: Mapping[int, int | None],
     nodes_silent: Mapping[int, str],
 ) -> list[Reason]:
-    """Return all problems, worst first. `quorum_leader` -1: the quorum has no leader; None: unknown."""
+    """Return all problems, worst first.
+
+    `quorum_leader` -1: the quorum has no leader; None: unknown. `voters_silent`: voter -> seconds since its last fetch
+    from the leader; None: it has not fetched since the leader was elected.
+    """
     reasons = []
     if quorum_leader == -1:
         reasons.append(Reason(FAILING, "the quorum of controllers has no leader", "ottla quorum show"))
@@ -81,6 +89,10 @@ def judge(
     if behind:
         what = f"{_many(behind, 'partition')} with replicas that are behind: {_named(behind)}"
         reasons.append(Reason(DEGRADED, what, "ottla partitions list"))
+    for voter, seconds in voters_silent.items():
+        since = "since the leader was elected" if seconds is None else f"for {seconds:,} s"
+        what = f"voter {voter} of the quorum has not fetched {since}"
+        reasons.append(Reason(DEGRADED, what, "start it, or replace it (ottla quorum show)"))
     for node, why in nodes_silent.items():
         reasons.append(Reason(DEGRADED, f"node {node} does not report its log directories: {why}", "ottla disks"))
     reasons += [reason for directory in directories if (reason := _disk(directory)) is not None]
@@ -113,11 +125,11 @@ def examine(ask: Admin) -> tuple[list[Reason], dict[str, Any]]:
     """Describe a cluster and judge it; returns the problems, and how many nodes, partitions and directories it has."""
     nodes = ask.describe_cluster().nodes
     try:
-        leader: int | None = ask.describe_quorum().leader_id
+        quorum = ask.describe_quorum()
     except KafkaError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        leader = None
+        quorum = None
     partitions = _partitions(ask)
     dirs = ask.describe_log_dirs()
     directories = [
@@ -132,8 +144,25 @@ def examine(ask: Admin) -> tuple[list[Reason], dict[str, Any]]:
         for directory in node_directories
     ]
     silent = {node: error.code.name for node, error in sorted(dirs.errors.items())}
-    reasons = judge(partitions, directories, quorum_leader=leader, nodes_silent=silent)
+    reasons = judge(
+        partitions,
+        directories,
+        quorum_leader=None if quorum is None else quorum.leader_id,
+        voters_silent={} if quorum is None else _voters_silent(quorum),
+        nodes_silent=silent,
+    )
     return reasons, {"nodes": len(nodes), "partitions": len(partitions), "directories": len(directories)}
+
+
+def _voters_silent(quorum: QuorumDescription) -> dict[int, int | None]:
+    """The voters that do not fetch, by the leader's clock: it has fetched from itself just now."""
+    fetched = {voter.id: voter.last_fetch_timestamp for voter in quorum.voters}
+    now = fetched.pop(quorum.leader_id, -1)
+    return {
+        voter: None if then < 0 else (now - then) // 1000
+        for voter, then in sorted(fetched.items())
+        if now >= 0 and (then < 0 or now - then > _VOTER_SILENT_MS)
+    }
 
 
 def _partitions(ask: Admin) -> list[PartitionState]:

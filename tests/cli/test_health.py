@@ -43,7 +43,7 @@ def test_a_verdict_has_its_reasons(
     leader: int | None,
     found: list[tuple[int, str]],
 ) -> None:
-    reasons = judge(partitions, directories, quorum_leader=leader, nodes_silent={})
+    reasons = judge(partitions, directories, quorum_leader=leader, voters_silent={}, nodes_silent={})
     assert [each.level for each in reasons] == [level for level, _ in found]
     assert all(text in each.what for each, (_, text) in zip(reasons, found, strict=True))
 

@@ -80,7 +80,9 @@ def test_partitions_are_chosen_by_their_numbers() -> None:
     [(10, 100, None), (9, 100, DEGRADED), (2, 100, DEGRADED), (1, 100, FAILING), (-1, 100, None), (0, -1, None)],
 )
 def test_a_disk_is_judged_by_what_is_free(free: int, total: int, level: int | None) -> None:
-    reasons = judge([], [DirectoryState(1, "/d", None, free, total)], quorum_leader=1, nodes_silent={})
+    reasons = judge(
+        [], [DirectoryState(1, "/d", None, free, total)], quorum_leader=1, voters_silent={}, nodes_silent={}
+    )
     assert [each.level for each in reasons] == ([] if level is None else [level])
 
 
@@ -88,14 +90,39 @@ def test_a_disk_is_judged_by_what_is_free(free: int, total: int, level: int | No
     ("in_sync", "least", "level"), [(3, 2, None), (2, 2, DEGRADED), (1, 2, FAILING), (2, None, DEGRADED)]
 )
 def test_a_partition_is_judged_by_its_replicas_in_sync(in_sync: int, least: int | None, level: int | None) -> None:
-    reasons = judge([PartitionState("t-0", 1, 3, in_sync, least)], [], quorum_leader=None, nodes_silent={})
+    reasons = judge(
+        [PartitionState("t-0", 1, 3, in_sync, least)], [], quorum_leader=None, voters_silent={}, nodes_silent={}
+    )
     assert [each.level for each in reasons] == ([] if level is None else [level])
 
 
 def test_a_silent_node_is_named_behind_what_is_worse() -> None:
-    reasons = judge([], [], quorum_leader=-1, nodes_silent={3: "REQUEST_TIMED_OUT"})
+    reasons = judge([], [], quorum_leader=-1, voters_silent={}, nodes_silent={3: "REQUEST_TIMED_OUT"})
     assert [each.level for each in reasons] == [FAILING, DEGRADED]
     assert reasons[1].what == "node 3 does not report its log directories: REQUEST_TIMED_OUT"
+
+
+def quorum(leader: int, fetched: dict[int, int]) -> Any:
+    voters = [SimpleNamespace(id=voter, last_fetch_timestamp=then) for voter, then in fetched.items()]
+    return SimpleNamespace(leader_id=leader, voters=voters)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "found"),
+    [
+        ({1: 50_000, 2: 40_000, 3: 50_500}, []),
+        ({1: 50_000, 3: -1, 2: 39_999}, ["voter 2 of the quorum has not fetched for 10 s", "voter 3"]),
+        # A leader that does not say when it fetched from itself says nothing of the others.
+        ({1: -1, 2: -1}, []),
+        ({2: 5_000}, []),
+    ],
+)
+def test_a_voter_that_does_not_fetch_is_named(fetched: dict[int, int], found: list[str]) -> None:
+    ask = cluster(describe_log_dirs=lambda: good({}), describe_quorum=lambda: quorum(1, fetched))
+    ask.describe_configs.return_value = good({})
+    said = [each for each in examine(ask)[0] if "voter" in each.what]
+    assert [each.level for each in said] == [DEGRADED] * len(found)
+    assert all(each.what.startswith(start) for each, start in zip(said, found, strict=True))
 
 
 def test_a_cluster_is_examined_with_the_least_isr_of_what_lags() -> None:
@@ -103,7 +130,7 @@ def test_a_cluster_is_examined_with_the_least_isr_of_what_lags() -> None:
     dirs = good(
         {2: (directory("/d2"),), 1: (directory("/d1", error=broken),)}, {3: KafkaError(ErrorCode.REQUEST_TIMED_OUT)}
     )
-    ask = cluster(describe_log_dirs=lambda: dirs, describe_quorum=lambda: SimpleNamespace(leader_id=1))
+    ask = cluster(describe_log_dirs=lambda: dirs, describe_quorum=lambda: quorum(1, {1: 50_000, 2: 49_000}))
     asked: list[str] = []
 
     def configs(resources: list[ConfigResource]) -> Results[Any, Any]:
