@@ -124,8 +124,8 @@ class Node:
 
         topic = new_topic(name, partitions, configs)
         self._on_loop(lambda: node.create_topics([topic], lambda found: on_created(found.get(name))))
-        if threading.current_thread() is not self._thread:
-            created.wait(_START_SECONDS_MAX)
+        if threading.current_thread() is not self._thread and not created.wait(_CALL_SECONDS_MAX):
+            raise OttlaError(f"the topic {name} was not created within {_CALL_SECONDS_MAX} seconds")
         if errors:
             raise errors[0]
         return None
@@ -248,6 +248,8 @@ class Node:
 
     def _running(self) -> BrokerNode:
         if self._node is None:
+            if self._failure is not None:
+                raise self._failure
             raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
         return self._node
 

@@ -259,6 +259,29 @@ def test_a_node_that_does_not_run_says_so() -> None:
             ask()
 
 
+def test_a_node_that_has_stopped_by_itself_says_why() -> None:
+    with ottla.Node() as node:
+        inner = node._running()
+        node._on_loop(lambda: inner.on_failure("the disk is full"))
+        thread = node._thread
+        assert thread is not None
+        thread.join(30)
+        for use in (lambda: node.bootstrap_servers, lambda: node.create_topic("t")):
+            with pytest.raises(OttlaError, match="the node stopped: the disk is full"):
+                use()
+        assert repr(node) == "<ottla.Node, not running>"
+        node.restart().create_topic("t")
+
+
+def test_a_topic_that_is_not_created_in_time_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ottla.Node() as node:
+        monkeypatch.setattr("ottla.embedded.node._CALL_SECONDS_MAX", 0.01)
+        monkeypatch.setattr(node._running(), "create_topics", lambda topics, done: None)
+        monkeypatch.setattr(node, "_on_loop", lambda work: work())
+        with pytest.raises(OttlaError, match=r"the topic t was not created within 0\.01 seconds"):
+            node.create_topic("t")
+
+
 def test_settings_in_the_place_of_the_directory_are_refused() -> None:
     with pytest.raises(TypeError, match="data is a directory, a str or a Path, not "):
         ottla.Node({"num.partitions": 3})  # type: ignore[arg-type]
