@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import ottla
 from ottla.client import Admin, Consumer, NewTopic, Producer
+from ottla.embedded.cluster import local
 from ottla.embedded.cluster.local import LocalCluster
 from ottla.embedded.cluster.plan import ClusterPlan, PlannedNode, rack_of, voters_of
 from ottla.embedded.cluster.process import NodeProcess
@@ -137,6 +139,27 @@ def test_a_node_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> No
     with pytest.raises(OttlaError, match=r"node 1 cannot start: .*log\.retention\.hours"):
         cluster.start()
     assert LocalCluster.open(tmp_path).running() == []
+
+
+def test_of_two_commands_that_start_a_cluster_one_starts_its_nodes(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path, 1)
+    try:
+        with ThreadPoolExecutor() as both:
+            started = list(both.map(lambda _: LocalCluster.open(tmp_path).start(), range(2)))
+        assert sorted(started) == [[], [1]]
+        assert LocalCluster.open(tmp_path).running() == [1]
+    finally:
+        assert LocalCluster.open(tmp_path).stop() == [1]
+
+
+def test_a_cluster_that_another_command_makes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as other:
+        with local._alone(tmp_path):
+            made = other.submit(LocalCluster.create, tmp_path, 3)
+            (tmp_path / "cluster.json").write_text("of the other command")
+        with pytest.raises(OttlaError, match="holds a cluster already"):
+            made.result(30)
+    assert [each.name for each in tmp_path.iterdir()] == ["cluster.json"]
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:

@@ -6,17 +6,20 @@ Rules:
 - Node directories are formatted once, by the code of `ottla storage format`.
 - All nodes start in parallel. If one fails, those that this call started are stopped again.
 - A failed `create` leaves nothing behind. `remove` deletes what `create` and `add` created, and nothing else.
+- Of two commands that create or start the nodes of one directory, the second waits for the first.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from errno import EADDRINUSE
 from pathlib import Path
 from random import SystemRandom
@@ -67,8 +70,6 @@ class LocalCluster:
         cluster or a node's directory already, or if a port is taken.
         """
         path = Path(directory).absolute()
-        if (path / _FILE).exists():
-            raise OttlaError(f"{path} holds a cluster already; `ottla cluster up` without --nodes starts it")
         voters = voters_of(nodes, controllers)
         ports = _ports_from(port, nodes + voters) if port else _free_ports(nodes + voters)
         rng = SystemRandom()
@@ -85,17 +86,9 @@ class LocalCluster:
                 )
             )
         cluster = cls(path, plan)
-        for node in plan.nodes:
-            if cluster._of(node.node_id).exists():
-                raise OttlaError(f"{cluster._of(node.node_id)} is there already; name a new directory, or delete it")
         path.mkdir(parents=True, exist_ok=True)
-        try:
-            cluster._save()
-            for node in plan.nodes:
-                cluster._format(node, founds=True)
-        except BaseException:
-            cluster.remove()
-            raise
+        with _alone(path):
+            cluster._found()
         return cluster
 
     @classmethod
@@ -136,10 +129,9 @@ class LocalCluster:
         that cannot start, with its error.
         """
         wanted = [each.node_id for each in self.plan.nodes] if nodes is None else list(nodes)
-        wanted = [each for each in wanted if self.process(each) is None]
-        until = time.monotonic() + _START_SECONDS
-        with ExitStack() as undo:
-            started = []
+        with _alone(self.directory), ExitStack() as undo:
+            wanted = [each for each in wanted if self.process(each) is None]
+            until, started = time.monotonic() + _START_SECONDS, []
             for node_id in wanted:
                 process = self._launch(node_id)
                 undo.callback(self._end, process)
@@ -245,6 +237,21 @@ class LocalCluster:
 
     # ---- parts
 
+    def _found(self) -> None:
+        """Write and format a new cluster, or leave the directory as it was."""
+        if (self.directory / _FILE).exists():
+            raise OttlaError(f"{self.directory} holds a cluster already; `ottla cluster up` without --nodes starts it")
+        for node in self.plan.nodes:
+            if self._of(node.node_id).exists():
+                raise OttlaError(f"{self._of(node.node_id)} is there already; name a new directory, or delete it")
+        try:
+            self._save()
+            for node in self.plan.nodes:
+                self._format(node, founds=True)
+        except BaseException:
+            self.remove()
+            raise
+
     def _of(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}"
 
@@ -293,6 +300,17 @@ class LocalCluster:
 
     def _properties(self, node: PlannedNode) -> str:
         return write(self.plan.properties(node, str(self._of(node.node_id) / "data")))
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Wait until no other command is in such a block for this directory."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _ports_from(first: int, count: int) -> range:
