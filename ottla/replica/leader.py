@@ -8,7 +8,8 @@
 | none | `TimePassed` while an ISR member lags | `ProposeIsr` without it |
 | none | `TimePassed` while a replica outside the ISR has caught up | `ProposeIsr` with it |
 | any | `IsrAccepted` or newer `MetadataFollowed` | `RaiseHighWatermark`; `ProposeIsr` with a caught-up replica |
-| pending | `IsrRefused`: not applied | none; the proposal is dropped and the old ISR stays |
+| any | `TimePassed` | `RaiseHighWatermark` if a replica outside the ISR holds it back no more |
+| pending | `IsrRefused`: not applied | `RaiseHighWatermark` likewise; the proposal is dropped and the old ISR stays |
 | pending | `IsrRefused`: outcome unknown | none; the proposal stays until the metadata has a newer partition epoch |
 | pending | `IsrRefused`: any other error | `ProposeIsr` again |
 
@@ -214,7 +215,8 @@ class LeaderReplica:
             case Fetched():
                 return self._fetched(event, now_ms)
             case TimePassed():
-                return self._shrink(now_ms) or self._expand_any(now_ms)
+                # A replica outside the ISR that lags or is fenced by now holds back the high watermark no more.
+                return (self._shrink(now_ms) or self._expand_any(now_ms)) + self._raise_high_watermark(now_ms)
             case IsrAccepted():
                 return self._accepted(event, now_ms)
             case IsrRefused():
@@ -343,7 +345,7 @@ class LeaderReplica:
             return []
         if event.code in _NOT_APPLIED:
             self.proposal = None
-            return []
+            return self._raise_high_watermark(now_ms)
         if event.code in _WAIT_FOR_METADATA:
             # The proposal may have been applied: keep the maximal ISR until the metadata has a newer partition epoch.
             return []
