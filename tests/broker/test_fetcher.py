@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.net.peer import Disconnected
@@ -351,3 +353,42 @@ def test_an_error_that_only_newer_brokers_know_pauses_its_partition_alone() -> N
     leader.answer(failed, part(1, records(0), high=1))
     assert leader.forgotten() == {0}
     assert leader.positions() == {1: (1, 1, 1)}
+
+
+def test_a_partition_that_a_throttle_pauses_in_a_new_epoch_leaves_the_session() -> None:
+    """The leader would answer the fetches for its old epoch at once, one after the other."""
+    leader = Leader()
+    leader.answer(part(0), part(1))
+    throttle = leader.node.throttles.follower
+    throttle.mark(TOPIC, {0})
+    throttle.bound = 1
+    throttle.record(1 << 20, leader.scene.machine.clock.monotonic_ms())
+    leader.follow()
+    leader.answer()
+    assert leader.positions() == {1: (0, -1, 2)} and leader.forgotten() == {0}
+    throttle.bound = 1 << 40
+    leader.pass_ms(1_100)
+    leader.answer()
+    assert leader.positions() == {0: (0, -1, 2)} and leader.forgotten() == set()
+
+
+def test_a_full_disk_is_logged_once_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+    leader = Leader()
+    disk = leader.scene.machine.disk
+    leader.answer(part(0), part(1))
+
+    def fetch_on(attempts: int) -> int:
+        """Offer the partition its records again after each backoff; how often it was logged that they have no room."""
+        caplog.clear()
+        for _ in range(attempts):
+            leader.answer(part(0, records(leader.log(0).end_offset)))
+            leader.pass_ms(1_100)
+            leader.answer()
+        return sum("cannot write" in each.getMessage() for each in caplog.records)
+
+    for _ in range(2):
+        disk.fill(disk._used())
+        assert fetch_on(3) == 1
+        disk.fill(None)
+        assert fetch_on(1) == 0
+    assert leader.log(0).end_offset == 2

@@ -68,7 +68,7 @@ _Key = tuple[Uuid, int]
 class _Followed:
     """A followed partition of a fetcher."""
 
-    __slots__ = ("is_behind", "paused", "replica", "sent")
+    __slots__ = ("failure", "is_behind", "paused", "replica", "sent")
 
     def __init__(self, replica: FollowedPartition) -> None:
         self.replica = replica
@@ -78,6 +78,8 @@ class _Followed:
         self.is_behind = True
         #: The timer that ends the partition's backoff.
         self.paused: asyncio.TimerHandle | None = None
+        #: The last logged reason why the log cannot be written; "" while it can.
+        self.failure = ""
 
 
 class ReplicaFetcher:
@@ -103,7 +105,7 @@ class ReplicaFetcher:
         self._changed: dict[_Key, None] = {}
         #: Partitions in the session that a throttle may pause.
         self._throttled: dict[_Key, None] = {}
-        #: Partitions to remove from the session.
+        #: Partitions to remove from the session, unless the next request names them again.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = self._epoch = 0
         self._outbound: Outbound | None = None
@@ -124,7 +126,6 @@ class ReplicaFetcher:
         """Start fetching for this replica."""
         key = replica.topic_id, replica.tp.partition
         self.remove(replica)
-        self._forgotten.pop(key, None)
         self._followed[key] = _Followed(replica)
         self._throttled[key] = None
         self._change(key)
@@ -225,6 +226,8 @@ class ReplicaFetcher:
             elif new or position != followed.sent:
                 topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
                 topic.partitions.append(self._fetch_partition(key[1], position, followed.replica))
+                # The session has it of an earlier epoch.
+                self._forgotten.pop(key, None)
             followed.sent = position
         forgotten: dict[Uuid, ForgottenTopic] = {}
         if not new:
@@ -377,16 +380,20 @@ class ReplicaFetcher:
 
     def _change_log(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
         """Change the replica's log. A disk failure, or records that it cannot append, pause this partition alone."""
-        replica = followed.replica
+        replica, failure = followed.replica, ""
         try:
             effects = act(self._runtime.clock.now_ms())
         except OSError as error:
-            _log.error("cannot write %s: %s", replica.tp, error)
+            failure = f"cannot write {replica.tp}: {error}"
             effects = [Pause()]
             self._log_dirs.check(replica.log, error)
         except KafkaError as error:
-            _log.error("cannot append to %s what broker %d sent: %s", replica.tp, self._leader_id, error)
+            failure = f"cannot append to {replica.tp} what broker {self._leader_id} sent: {error}"
             effects = [Pause()]
+        if failure and failure != followed.failure:
+            # A disk may be full for hours, and the next attempt comes after the backoff.
+            _log.error("%s; will retry", failure)
+        followed.failure = failure
         for effect in effects:
             if isinstance(effect, AskOffsets):
                 self._ask_offsets(key, followed)
