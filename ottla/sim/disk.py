@@ -228,6 +228,9 @@ class SimDisk:
         found = directory.names.get(name)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        taken = directory.names.get(target_name)
+        if isinstance(found, _Directory) and isinstance(taken, _Directory) and taken.names:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", source)
         self.effect()
         directory.change({name: None, target_name: found})
 

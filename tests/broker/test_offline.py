@@ -410,3 +410,32 @@ def test_a_partition_that_has_just_moved_survives_the_failure_of_its_old_disk(
     monkeypatch.undo()
     mended(scene)
     assert scene.read(moved) == [b"one", b"two"]
+
+
+def test_a_partition_moves_back_to_where_its_old_log_could_not_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.create()
+    moved, _ = scene.in_b()
+    assert scene.write(moved, b"one") == "NONE"
+    disk, old_path = scene.machine.disk, f"/b/{TOPIC}-{moved}"
+    rename = disk.rename
+
+    def failing(path: str, target: str) -> None:
+        if path == old_path:
+            raise OSError(errno.ENOSPC, "the old log cannot be renamed", path)
+        rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", failing)
+        assert scene.move(moved, "/a") == "NONE"
+        scene.machine.settle()
+    assert scene.write(moved, b"two") == "NONE"
+    assert scene.move(moved, "/b") == "NONE"
+    scene.machine.settle()
+    assert (scene.lies_in(moved), list(scene.node.failed_directories)) == ("/b", [])
+    assert scene.write(moved, b"three") == "NONE"
+    assert scene.read(moved) == [b"one", b"two", b"three"]
+    scene.machine.kill()
+    scene.machine.start()
+    scene.machine.settle()
+    assert (scene.lies_in(moved), scene.read(moved)) == ("/b", [b"one", b"two", b"three"])

@@ -131,6 +131,19 @@ def test_a_directory_is_renamed_with_all_that_is_in_it(place: Place) -> None:
     assert not place.disk.exists(f"{place.path}/a")
 
 
+def test_no_directory_replaces_one_with_files(place: Place) -> None:
+    for name in ("a", "b"):
+        place.disk.make_directory(f"{place.path}/{name}")
+        _write(place.disk, f"{place.path}/{name}/x", name.encode())
+    with pytest.raises(OSError, match="not empty") as raised:
+        place.disk.rename(f"{place.path}/a", f"{place.path}/b")
+    assert raised.value.errno == errno.ENOTEMPTY
+    assert _read(place.disk, f"{place.path}/b/x") == b"b"
+    place.disk.remove(f"{place.path}/b/x")
+    place.disk.rename(f"{place.path}/a", f"{place.path}/b")
+    assert _read(place.disk, f"{place.path}/b/x") == b"a"
+
+
 def test_a_removed_or_renamed_file_stays_readable_for_who_has_it_open(place: Place) -> None:
     _write(place.disk, f"{place.path}/a", b"kept")
     file = place.disk.open(f"{place.path}/a")

@@ -237,16 +237,18 @@ class Store(Directories):
         future, directory = self._futures[tp]
         old, old_path = self._logs[tp], self._home[tp].path
         assert future.end_offset == old.end_offset
-        start_offset, cleaner_offset = old.start_offset, old.cleaner_offset
         log_path = f"{directory.path}/{tp}"
         future.close()
         # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
         with directory.writing:
             for name, offsets in (
                 (checkpoint.RECOVERY_POINTS, self._points_of(directory) | {tp: old.end_offset}),
-                (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: start_offset}),
+                (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: old.start_offset}),
             ):
                 checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+        if self._disk.exists(log_path):
+            # A move before left it: its old log could not be removed.
+            self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
         self._disk.rename(future.path, log_path)
         self._disk.sync_directory(directory.path)
         del self._futures[tp]
@@ -256,9 +258,9 @@ class Store(Directories):
             old.settings,
             now_ms=now_ms,
             recovery_point=old.end_offset,
-            log_start_offset=start_offset,
+            log_start_offset=old.start_offset,
             clean=True,
-            cleaner_offset=cleaner_offset,
+            cleaner_offset=old.cleaner_offset,
         )
         try:
             self.delete(tp, now_ms)
@@ -266,7 +268,7 @@ class Store(Directories):
         finally:
             # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
             self.adopt(tp, log, directory)
-        if cleaner_offset is not None:
+        if log.cleaner_offset is not None:
             self._write_cleaner_offsets(directory)
         return log
 
@@ -280,8 +282,7 @@ class Store(Directories):
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
-        log = self._logs.pop(tp)
-        self._home.pop(tp)
+        log, _ = self._logs.pop(tp), self._home.pop(tp)
         for segment in log.segments:
             segment.close()
         log.discard()
@@ -428,13 +429,12 @@ class Store(Directories):
         points, lowered = self._points_of(directory), directory.lowered
         starts = self._starts_of(directory)
         watermarks = {tp: log.high_watermark for tp, log in self._logs_of(directory)}
-        disk, path = self._disk, directory.path
 
         def write() -> None:
             with directory.writing:
                 self._write_points(directory, points, lowered)
-                checkpoint.write_offsets(disk, f"{path}/{checkpoint.START_OFFSETS}", starts)
-                checkpoint.write_offsets(disk, f"{path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
+                checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.START_OFFSETS}", starts)
+                checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
 
         return write
 
