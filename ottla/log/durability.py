@@ -42,6 +42,11 @@ _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 class OutOfResources(OSError):
     """A sync could not create or open a file."""
 
+    @classmethod
+    def of(cls, error: OSError) -> "OutOfResources":
+        """The same error, with its file's name."""
+        return cls(error.errno, error.strerror, error.filename)
+
 
 def sync(log: "Log", *, closing: bool) -> int:
     """Sync everything that is in the log now; the log's generation at the start."""
@@ -73,7 +78,7 @@ def sync(log: "Log", *, closing: bool) -> int:
         if log.epoch_checkpoint_text is None:
             log.epoch_checkpoint_text = text
         if error.errno in _NO_DESCRIPTOR:
-            raise OutOfResources(*error.args) from error
+            raise OutOfResources.of(error) from error
         raise
     return generation
 
@@ -86,7 +91,7 @@ def _replace_epochs(log: "Log", text: str) -> None:
     except OSError as error:
         if error.errno in HARMLESS_ERRORS:
             # Only the replacement is incomplete; the log's own files are synced.
-            raise OutOfResources(*error.args) from error
+            raise OutOfResources.of(error) from error
         raise
     log.disk.rename(beside, path)
 

@@ -6,8 +6,10 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from ottla.broker.partitions import flush
 from ottla.broker.partitions.flush import Flusher
 from ottla.kernel.ids import TopicPartition
 from ottla.log.checkpoint import CLEAN_SHUTDOWN
+from ottla.log.durability import OutOfResources
 from ottla.log.log import Log, LogSettings
 from ottla.sim.disk import SimDisk, SimFile
 from ottla.wire.batch import build
@@ -157,6 +160,25 @@ def test_a_sync_that_fails_without_room_is_not_tried_again(scene: _Scene, monkey
     scene.turn()
     assert (scene.done, [error.errno for error in scene.failures]) == ([], [errno.ENOSPC])
     assert not scene.pool.due
+
+
+@pytest.mark.parametrize(
+    ("error", "is_flushed"),
+    [(OSError(errno.EIO, "Input/output error"), False), (OutOfResources(errno.EMFILE, "too many open files"), True)],
+)
+def test_who_cannot_wait_is_told_of_the_sync_under_way_that_fails(
+    scene: _Scene, error: OSError, is_flushed: bool
+) -> None:
+    """The kernel reports a failed sync once: the next one succeeds, although the records are lost."""
+    log, told = scene.logs[0], []
+    log.settings = replace(log.settings, flush_messages=1)
+    partition: Any = SimpleNamespace(log=log, synced=lambda: told.append("synced"))
+    scene.flush("never", log)
+    scene.turn()
+    scene.pool.due.pop()[0].set_exception(error)
+    with nullcontext() if is_flushed else pytest.raises(OSError, match="Input/output error"):
+        scene.flusher.flush_now(partition)
+    assert (told, scene.failures) == ((["synced"], []) if is_flushed else ([], [error]))
 
 
 def test_a_partition_that_a_full_disk_keeps_from_flushing_serves_when_there_is_room() -> None:

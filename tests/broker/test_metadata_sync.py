@@ -10,11 +10,13 @@ import pytest
 
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.raft_driver import RaftDriver
+from ottla.log.durability import OutOfResources
 from ottla.raft.effect import Answer, AppendNoOp, Commit, SaveElection
 from ottla.raft.event import TimerExpired
 from ottla.raft.role import Election
 
 _DISK_FULL = OSError(28, "No space left on device")
+_NO_DESCRIPTOR = OutOfResources(24, "Too many open files")
 
 
 class _Log:
@@ -50,6 +52,7 @@ class _Scene:
         self.running: list[Future[None]] = []
         self.told: list[int] = []
         self.failures: list[OSError] = []
+        self.retry: Any = None
         self.sync = MetadataSync(lambda: 7, self.told.append, self.failures.append)
         self.sync.log = cast(Any, self.log)
         if beside:
@@ -62,6 +65,10 @@ class _Scene:
 
     def call_soon_threadsafe(self, told: Any, *arguments: object) -> None:
         told(*arguments)
+
+    def call_later(self, seconds: float, retry: Any) -> None:
+        assert seconds == 1
+        self.retry = retry
 
     def append(self, count: int = 1) -> None:
         self.log.end_offset += count
@@ -124,6 +131,34 @@ def test_a_sync_that_fails_is_told_once_and_is_the_last() -> None:
     scene.sync.fail(OSError(5, "Input/output error"))
     assert scene.failures == [_DISK_FULL] and scene.sync.failure is _DISK_FULL
     assert scene.log.flushes == 0
+
+
+def test_a_sync_without_descriptors_is_tried_again() -> None:
+    scene = _Scene()
+    scene.append(3)
+    scene.running[0].set_exception(_NO_DESCRIPTOR)
+    assert (scene.failures, scene.told, len(scene.running)) == ([], [], 1)
+    scene.retry()
+    scene.running[1].set_result(None)
+    assert (scene.told, scene.log.durable, len(scene.running)) == ([3], 3, 2)
+
+
+def test_who_cannot_wait_is_told_that_there_are_no_descriptors_and_may_try_again() -> None:
+    scene = _Scene()
+    scene.append(3)
+    scene.log.failure = _NO_DESCRIPTOR
+    scene.running[0].set_exception(_NO_DESCRIPTOR)
+    with pytest.raises(OutOfResources):
+        scene.sync.now()
+    assert scene.failures == []
+    scene.log.failure = None
+    scene.sync.now()
+    assert (scene.told, scene.failures) == ([3], [])
+    scene.sync.stop_threads()
+    scene.log.end_offset = 4
+    scene.sync.want()
+    scene.retry()
+    assert scene.told == [3], "the threads have ended"
 
 
 @pytest.mark.parametrize("beside", [True, False])

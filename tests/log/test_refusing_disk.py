@@ -111,3 +111,17 @@ def test_a_directory_that_cannot_be_closed_leaves_the_others_clean(
     assert failing in line and "the disk is broken" in line
     marked = {path for path in ("/a", "/b") if disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")}
     assert marked == {"/a", "/b"} - {failing}
+
+
+def test_a_sync_without_descriptors_names_the_file(
+    store: Store, disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    log = store.get(_TP)
+    assert log is not None
+    monkeypatch.setattr(disk, "sync_directory", refused)
+    with pytest.raises(durability.OutOfResources, match="/a/t-0") as raised:
+        log.sync()
+    assert raised.value.filename == "/a/t-0"

@@ -4,15 +4,21 @@ Rules:
 - One flush is in progress at a time. Records appended meanwhile wait for the next one, which covers all of them.
 - Committed records were appended before their flush began.
 - After a failed flush it is unknown what is durable: there is no further flush, and nothing is committed any more.
+- A flush without room or descriptors for its files is retried (docs/decisions/0142).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
+from ottla.log.durability import OutOfResources
 from ottla.log.log import Log
+
+_log = logging.getLogger("ottla.broker")
+_RETRY_SECONDS = 1.0
 
 
 class MetadataSync:
@@ -69,13 +75,16 @@ class MetadataSync:
             # Only a single flush at a time: the current one's records are flushed again with the rest.
             self._wanted = True
             error = self._running.exception()
-            if error is not None:
+            if error is not None and not isinstance(error, OutOfResources):
                 self.fail(error)
         while self._wanted and self.failure is None:
             self._wanted = False
             end_offset = self.log.end_offset
             try:
                 self.log.flush(self._now_ms())
+            except OutOfResources:
+                self._wanted = True
+                raise
             except OSError as error:
                 self.fail(error)
             else:
@@ -86,6 +95,12 @@ class MetadataSync:
     def _finish(self, end_offset: int, generation: int, finished: Future[None]) -> None:
         self._running = None
         error = finished.exception()
+        if isinstance(error, OutOfResources):
+            _log.error("cannot flush the metadata log: %s; will retry", error)
+            self._wanted = True
+            if self._beside is not None:
+                self._beside[0].call_later(_RETRY_SECONDS, self._retry)
+            return None
         if error is not None:
             return self.fail(error)
         if generation != self._generation:
@@ -96,6 +111,10 @@ class MetadataSync:
             self._on_synced(end_offset)
             self.later()
         return None
+
+    def _retry(self) -> None:
+        if self._beside is not None and not self.log.closed:
+            self.later()
 
     def fail(self, error: BaseException) -> None:
         """Mark the log unusable: there is no flush after this."""

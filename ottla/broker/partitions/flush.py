@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 
 from ottla.log.durability import OutOfResources
 from ottla.log.log import Log
@@ -74,9 +75,11 @@ class Flusher:
         if not log.must_flush:
             return
         running = self._rounds.get(log)
-        if running is not None and running.future is not None:
-            running.future.exception()
         try:
+            if running is not None and running.future is not None:
+                # Only one sync at a time. If it failed, the next one may succeed, although what it had to write is lost.
+                with suppress(OutOfResources):
+                    running.future.result()
             log.flush(self._now_ms())
         except OutOfResources:
             raise
