@@ -77,7 +77,7 @@ class Flusher:
         running = self._rounds.get(log)
         try:
             if running is not None and running.future is not None:
-                # Only one sync at a time. If it failed, the next one may succeed, although what it had to write is lost.
+                # If it failed, the next sync may succeed, although the records are lost.
                 with suppress(OutOfResources):
                     running.future.result()
             log.flush(self._now_ms())
