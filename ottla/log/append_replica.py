@@ -47,7 +47,8 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
     first, last = batches[0][1], batches[-1][1]
     size = batches[-1][0] + last.size
     max_timestamp = max(header.max_timestamp for _, header in batches)
-    if size > log.settings.segment_bytes:
+    if size > log.settings.segment_bytes and len(batches) > 1:
+        # A single batch is as the leader has it: the segments of the topic may have been larger.
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {log.settings.segment_bytes}"
         )

@@ -21,6 +21,7 @@ class _Log:
 
     def __init__(self, scene: _Scene, tp: TopicPartition) -> None:
         self.scene, self.tp, self.directory, self.path = scene, tp, "/a", f"/a/{tp}"
+        self.failure: OSError | None = None
 
     def begin(self) -> None:
         if self.tp in self.scene.refused:

@@ -165,6 +165,17 @@ def test_what_a_follower_fetched_at_once_fits_into_a_segment(disk: SimDisk, spar
         assert (log.end_offset, len(log.bases)) == (3, 1)
 
 
+def test_a_follower_takes_a_batch_that_was_written_when_segments_were_larger(disk: SimDisk) -> None:
+    """The leader has it, and sends it first of all and alone, whatever the follower asks for."""
+    log = _open(disk, segment_bytes=len(_fetched(0)) - 1)
+    for offset in range(3):
+        _follow(log, _fetched(offset))
+    assert (log.end_offset, log.bases) == (3, [0, 1, 2])
+    log.close()
+    again = _open(disk, segment_bytes=len(_fetched(0)) - 1)
+    assert (again.end_offset, again.bases) == (3, [0, 1, 2])
+
+
 # ---- truncation
 
 

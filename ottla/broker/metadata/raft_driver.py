@@ -129,7 +129,7 @@ class RaftDriver:
         """Read the snapshot and the log. OttlaError with a message for the user if they are damaged."""
         settings = self._settings
         log_settings = LogSettings(
-            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_bytes=max(settings.metadata_log_segment_bytes, _BATCH_BYTES_MAX),
             segment_ms=settings.metadata_log_segment_ms,
             max_message_bytes=_BATCH_BYTES_MAX,
             retention_ms=-1,

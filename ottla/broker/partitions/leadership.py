@@ -399,7 +399,8 @@ class Leadership:
             self.on_created([topic.name], done)
 
     def _host_created(self, topic: TopicImage, results: Iterable[_CreateResult]) -> None:
-        for log, error in results:
+        for log, create_error in results:
+            error = create_error or log.failure
             if error is None:
                 new_log = log.adopt()
                 if self._runtime.node_id in topic.partitions[log.tp.partition].replicas:

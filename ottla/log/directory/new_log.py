@@ -33,6 +33,11 @@ class NewLog:
         """The log directory chosen for it."""
         return self._directory.path
 
+    @property
+    def failure(self) -> OSError | None:
+        """The failure of its directory, perhaps since `begin`: there is nothing to adopt then."""
+        return self._directory.failure
+
     def begin(self) -> "NewLog":
         """Create the directory and the files. Raises OSError if the disk fails; the call may be repeated."""
         path = f"{self._directory.path}/{self.tp}"
