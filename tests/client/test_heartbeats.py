@@ -112,7 +112,7 @@ def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
     async def run() -> None:
         group = Beating([None])
         consumer: Any = SimpleNamespace(_waiting=None, _positions={}, _group=group)
-        waiting = asyncio.ensure_future(kind._wait(consumer, 600_000, None))
+        waiting = asyncio.ensure_future(kind._wait(consumer, 600_000))
         await asyncio.sleep(0)
         assert group._poll_waits
         kind.something_to_do(consumer)

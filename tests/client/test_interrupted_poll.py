@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -212,12 +212,34 @@ def test_a_seek_while_a_position_is_found_is_newer_than_what_is_found() -> None:
         async with member(RebalanceListener()) as (consumer, _):
             await consumer.seek_to_end([ONE])
 
-            async def listed(*_: object) -> dict[TopicPartition, tuple[int, int]]:
+            async def listed(*arguments: Any) -> dict[TopicPartition, tuple[int, int]]:
                 await consumer.seek_to_committed([ONE])
+                arguments[-1](ONE, 99)
                 return {ONE: (99, -1)}
 
             consumer._list_offsets = listed  # type: ignore[method-assign, assignment]
             await consumer._find_positions(now_ms() + 1000)
             assert (consumer._positions[ONE].position, consumer._positions[ONE].reset) == (None, "committed")
+
+    asyncio.run(run())
+
+
+def test_a_partition_assigned_again_does_not_get_the_position_found_for_its_former_assignment() -> None:
+    """Another member may have committed in between."""
+
+    async def run() -> None:
+        async with member(RebalanceListener()) as (consumer, _):
+            await consumer.seek_to_end([ONE])
+
+            async def listed(*arguments: Any) -> dict[TopicPartition, tuple[int, int]]:
+                await consumer.revoke({ONE})
+                await consumer.assign_more({ONE})
+                consumer._positions[ONE].forget("latest")
+                arguments[-1](ONE, 99)
+                return {ONE: (99, -1)}
+
+            consumer._list_offsets = listed  # type: ignore[method-assign, assignment]
+            await consumer._find_positions(now_ms() + 1000)
+            assert consumer._positions[ONE].position is None
 
     asyncio.run(run())

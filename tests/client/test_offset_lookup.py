@@ -44,6 +44,9 @@ class Scene:
             said = self.answers.get(node_id, {})
             if isinstance(said, Exception):
                 raise said
+            if isinstance(said, asyncio.Event):
+                await said.wait()
+                said = {}
             return ListOffsetsResponse(
                 topics=[
                     ListOffsetsTopicResponse(
@@ -111,6 +114,22 @@ def test_what_fails_for_now_is_left_and_holds_up_no_other(said: Any, left: list[
     scene.asked.clear()
     assert scene.attempt() is None
     assert list(scene.asked) == [1], "what was found is not asked for again"
+
+
+def test_a_broker_that_hangs_holds_up_no_other() -> None:
+    async def run() -> None:
+        scene = Scene(A0, A1)
+        scene.answers[1] = asyncio.Event()
+        found: asyncio.Queue[tuple[TopicPartition, int]] = asyncio.Queue()
+        scene.lookup._on_found = lambda *each: found.put_nowait(each)
+        attempt = asyncio.create_task(scene.lookup.attempt())
+        assert await asyncio.wait_for(found.get(), 20) == (A1, 10)
+        assert list(scene.lookup.left) == [A0]
+        scene.answers[1].set()
+        await attempt
+        assert await found.get() == (A0, 10)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("said", [{("a", 0): 29}, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)])

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")
-#: After a failed position lookup, wait this many times as long as the lookup took before the next one.
-_PAUSES = 9
 
 
 class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
@@ -86,6 +84,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._listener: RebalanceListener | None = None
         self._known_topics: frozenset[str] | None = None
         self._waiting: asyncio.Future[None] | None = None
+        #: The lookup of positions in progress, and the partitions that lacked one when it began.
+        self._lookup: asyncio.Task[None] | None = None
+        self._looked_up: set[TopicPartition] = set()
         #: Partitions whose position was not found at the last lookup, and when to look again.
         self._lookup_failed: set[TopicPartition] = set()
         self._next_lookup_ms = 0
@@ -190,14 +191,16 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._in_hand = []
         deadline_ms = self.polled() + timeout_ms
         while True:
-            joining = await self._maintain(deadline_ms)
+            futures = await self._maintain()
             taken = take(records_max)
             if taken:
                 return taken
             left_ms = deadline_ms - now_ms()
             if left_ms <= 0:
+                # A program that never waits must let the loop work.
+                await asyncio.sleep(0)
                 return []
-            await self._wait(left_ms, joining)
+            await self._wait(left_ms, *futures)
 
     def polled(self) -> int:
         """Note that the program polls, which proves it alive to the group. Returns the time."""
@@ -236,8 +239,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
 
     # ---- a poll's duties
 
-    async def _maintain(self, deadline_ms: int) -> asyncio.Future[None] | None:
-        """Handle errors, commits, membership and positions. Returns a future to wait for beside data, if any."""
+    async def _maintain(self) -> list[asyncio.Future[None]]:
+        """Handle errors, commits, membership and positions. Returns the futures to wait for beside data."""
         if self._closed:
             raise ClientClosed("this consumer is closed")
         if self._fetcher.refusal is not None:
@@ -250,18 +253,41 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 joining = await self._group.poll()
         elif not self._positions:
             raise OttlaError("this consumer has no topics to read: subscribe or assign first")
-        if (missing := self._without_position()) and (
-            now_ms() >= self._next_lookup_ms or not missing <= self._lookup_failed
-        ):
-            await self.warn_of_missing({partition.topic for partition in self._positions})
-            began_ms = now_ms()
-            await self._find_positions(deadline_ms, as_available=True)
-            self._lookup_failed = self._without_position()
-            pause_ms = max(self.settings.retry_backoff_ms, _PAUSES * (now_ms() - began_ms))
-            self._next_lookup_ms = now_ms() + pause_ms if len(self._lookup_failed) < len(self._positions) else 0
+        lookup = self._look_up()
         self._fetcher.all_positioned = not self._without_position()
         self._fetcher.wake()
-        return joining
+        return [future for future in (joining, lookup) if future is not None]
+
+    def _look_up(self) -> asyncio.Task[None] | None:
+        """Look up missing positions; returns the lookup in progress, if any, or raises the error of the last one.
+
+        A lookup goes on after its poll: polls that are shorter than an answer takes find what it has found.
+        """
+        missing = self._without_position()
+        if self._lookup is not None and not (missing and missing <= self._looked_up):
+            self.cancel_lookup()
+        if self._lookup is None:
+            if not missing or (now_ms() < self._next_lookup_ms and missing <= self._lookup_failed):
+                return None
+            self._looked_up = missing
+            self._lookup = asyncio.get_running_loop().create_task(self._find_missing())
+        if not self._lookup.done():
+            return self._lookup
+        lookup, self._lookup = self._lookup, None
+        lookup.result()
+        return None
+
+    async def _find_missing(self) -> None:
+        await self.warn_of_missing({partition.topic for partition in self._positions})
+        await self._find_positions(now_ms() + self.settings.default_api_timeout_ms, as_available=True)
+        self._lookup_failed = self._without_position()
+        self._next_lookup_ms = now_ms() + self.settings.retry_backoff_ms
+
+    def cancel_lookup(self) -> None:
+        """Drop the lookup of positions, and its error."""
+        lookup, self._lookup = self._lookup, None
+        if lookup is not None and not lookup.cancel() and not lookup.cancelled():
+            lookup.exception()
 
     def _without_position(self) -> set[TopicPartition]:
         """The partitions that need a position."""
@@ -284,11 +310,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             )
         )
 
-    async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None) -> None:
+    async def _wait(self, left_ms: int, *futures: asyncio.Future[None]) -> None:
         self._waiting = asyncio.get_running_loop().create_future()
-        waits: set[asyncio.Future[Any]] = {self._waiting}
-        if joining is not None:
-            waits.add(joining)
+        waits: set[asyncio.Future[Any]] = {self._waiting, *futures}
         # Wake up to retry the lookup of missing positions.
         pause_ms = left_ms
         if any(state.position is None for state in self._positions.values()):
@@ -318,6 +342,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 await self._leave(self._group, "the consumer was closed")
         finally:
             self._closed = True
+            self.cancel_lookup()
             self._fetcher.close()
             self.something_to_do()
             if self._dead_letters is not None:

@@ -1,13 +1,15 @@
 """Looks up offsets by timestamp (ListOffsets) for partitions of several leaders, some of which may be missing.
 
 Rules:
-- An attempt asks all known leaders. Partitions without a leader and unreachable brokers do not hold up the others.
+- An attempt asks all known leaders at once. Partitions without a leader, and brokers that cannot be reached or do not
+  answer, do not hold up the others.
 - A partial attempt raises an error; `left` has the partitions for the next attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 
 from ottla.client.connection.cluster import Cluster
 from ottla.client.settings.consumer import ConsumerSettings
@@ -22,13 +24,22 @@ from ottla.wire.api.list_offsets import (
 )
 
 EARLIEST, LATEST = -2, -1
+#: Callback for a found offset; -1 if no record is at or after the time.
+OnFound = Callable[[TopicPartition, int], None]
 
 
 class OffsetLookup:
     """A lookup of several partitions; `times` are in ms, or EARLIEST or LATEST."""
 
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings, times: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        times: Mapping[TopicPartition, int],
+        on_found: OnFound | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._on_found = on_found
         self._settings = settings
         self.left = {TopicPartition(*partition): time for partition, time in times.items()}
         #: (offset, timestamp) by partition; offset -1 if no record is at or after the time.
@@ -40,15 +51,12 @@ class OffsetLookup:
         if any(topic not in self._cluster.metadata.topics for topic in topics):
             await self._cluster.update(topics)
         by_node, failure = self._requests()
-        for node_id, topics_of_node in by_node.items():
-            try:
-                failure = await self._ask(node_id, topics_of_node) or failure
-            except NotReachable as error:
-                failure = error
-            except KafkaError as error:
-                if not error.code.retriable:
-                    raise
-                failure = error
+        asks = (self._ask(node_id, topics_of_node) for node_id, topics_of_node in by_node.items())
+        for outcome in await asyncio.gather(*asks, return_exceptions=True):
+            if isinstance(outcome, NotReachable) or (isinstance(outcome, KafkaError) and outcome.code.retriable):
+                failure = outcome
+            elif outcome is not None:
+                raise outcome
         if failure is not None:
             await self._cluster.update()
             raise failure
@@ -91,6 +99,9 @@ class OffsetLookup:
                         raise error
                     failure = error
                     continue
+                if self.left.pop(topic_partition, None) is None:
+                    continue
                 self.found[topic_partition] = (result.offset, result.timestamp)
-                self.left.pop(topic_partition, None)
+                if self._on_found is not None:
+                    self._on_found(topic_partition, result.offset)
         return failure

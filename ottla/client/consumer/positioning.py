@@ -1,8 +1,8 @@
 """A consumer's positions in its partitions, and how the first position is found.
 
 Rules:
-- A position is looked up once: the committed offset first, the reset policy if there is none. A partition whose leader
-  cannot be asked does not hold up the others: it is retried after a pause, for at most a tenth of the time.
+- A position is looked up once: the committed offset first, the reset policy if there is none. A lookup goes on beside
+  the polls; a partition whose leader cannot be asked does not hold up the others.
 - A position with a leader epoch (a committed offset, or a seek to one) is validated before anything is fetched.
 - A seek during a lookup wins over the lookup's result.
 """
@@ -18,7 +18,7 @@ from ottla.client.checked import checked
 from ottla.client.connection.clock import MachineClock, now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup, OnFound
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
@@ -45,6 +45,9 @@ class PositionCalls:
 
     def something_to_do(self) -> None:
         """Wake a waiting poll. On the loop only."""
+
+    def cancel_lookup(self) -> None:
+        """Drop the lookup of positions, and its error."""
 
     # ---- positions
 
@@ -91,6 +94,7 @@ class PositionCalls:
 
     def _reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
         wanted = list(partitions) or list(self._positions)
+        self.cancel_lookup()
         with self._lock:
             for partition in wanted:
                 self._state(partition).forget(policy)
@@ -192,10 +196,17 @@ class PositionCalls:
         return [state.partition for state in self._cluster.metadata.topics[topic].partitions]
 
     async def _list_offsets(
-        self, times: Mapping[TopicPartition, int], timeout_ms: int, as_available: bool = False
+        self,
+        times: Mapping[TopicPartition, int],
+        timeout_ms: int,
+        as_available: bool = False,
+        on_found: OnFound | None = None,
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """(offset, timestamp) by partition. With `some`, only partitions whose leaders answer now, if any does."""
-        lookup = OffsetLookup(self._cluster, self.settings, times)
+        """(offset, timestamp) by partition; `on_found` gets them earlier, as leaders answer.
+
+        With `as_available`, only partitions whose leaders answer now, if any does.
+        """
+        lookup = OffsetLookup(self._cluster, self.settings, times, on_found)
 
         async def attempt() -> None:
             try:
@@ -205,7 +216,7 @@ class PositionCalls:
                     raise
 
         if as_available and any(state.position is not None for state in self._positions.values()):
-            # Other partitions have something to read: do not hold up the poll.
+            # The next poll looks up what is left.
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
                     await attempt()
@@ -216,14 +227,18 @@ class PositionCalls:
     async def _find_positions(self, deadline_ms: int, as_available: bool = False) -> None:
         """Look up missing positions: committed offsets first, the reset policy for the rest.
 
-        The next poll retries those not found in time. With `some` (as a poll calls it), positions that are available
-        now are enough, so that the poll goes on with them.
+        The next poll retries those not found in time. With `as_available` (as polls call it), positions that are
+        available now are enough.
         """
         timeout_ms = max(1, deadline_ms - now_ms())
         policy = self.settings.auto_offset_reset
         with self._lock:
-            missing = {partition: state.reset for partition, state in self._positions.items() if state.position is None}
-        asked = dict(missing)
+            asked = {
+                partition: (state, state.reset)
+                for partition, state in self._positions.items()
+                if state.position is None
+            }
+        missing = {partition: reset for partition, (_, reset) in asked.items()}
         try:
             unset = [partition for partition, policy_name in missing.items() if policy_name == "committed"]
             if unset:
@@ -245,12 +260,18 @@ class PositionCalls:
                 elif reset is not None and reset.startswith(BY_DURATION):
                     # Negative timestamps are reserved for special lookups.
                     times[partition] = max(0, MachineClock().now_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
-            listed = await self._list_offsets(times, timeout_ms, as_available)
-            late = self._set_positions(listed, asked)
+            late: list[TopicPartition] = []
+
+            def on_found(partition: TopicPartition, offset: int) -> None:
+                if offset < 0:
+                    # No record is at or after the time.
+                    late.append(partition)
+                else:
+                    self._set_position(partition, asked[partition], offset, NO_LEADER_EPOCH)
+
+            await self._list_offsets(times, timeout_ms, as_available, on_found)
             if late:
-                self._set_positions(
-                    await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, as_available), asked
-                )
+                await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, as_available, on_found)
         except NotReachable:
             return
         except KafkaError as error:
@@ -258,21 +279,12 @@ class PositionCalls:
                 raise
             return
 
-    def _set_positions(
-        self, listed: Mapping[TopicPartition, tuple[int, int]], asked: Mapping[TopicPartition, str | None]
-    ) -> list[TopicPartition]:
-        """Set positions from ListOffsets results; returns the partitions that have no record at or after the time."""
-        late = []
-        for partition, (offset, _) in listed.items():
-            if offset < 0:
-                late.append(partition)
-            else:
-                self._set_position(partition, asked[partition], offset, NO_LEADER_EPOCH)
-        return late
-
-    def _set_position(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
+    def _set_position(
+        self, partition: TopicPartition, asked: tuple[PartitionPosition, str | None], offset: int, epoch: int
+    ) -> None:
+        state, reset = asked
         with self._lock:
-            state = self._positions.get(partition)
-            # A seek during the lookup, of whatever kind, wins.
-            if state is not None and state.position is None and state.reset == asked:
+            # A seek during the lookup, of whatever kind, wins; so does another assignment of the partition.
+            if self._positions.get(partition) is state and state.position is None and state.reset == reset:
                 state.seek(offset, epoch)
+        self._fetcher.wake()

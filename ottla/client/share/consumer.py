@@ -146,6 +146,8 @@ class AsyncShareConsumer(Generic[K, V]):
                     return records
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
+                    # The fetcher asks in this poll; a later one returns the records, if the program never waits.
+                    await asyncio.sleep(0)
                     return []
                 await self._wait(left_ms, joining)
         finally:
@@ -284,7 +286,7 @@ class AsyncShareConsumer(Generic[K, V]):
             left_ms = deadline_ms - now_ms()
             if left_ms <= 0:
                 raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
-            await self._wait(left_ms, None)
+            await self._wait(left_ms)
         outcomes, self._outcomes = self._outcomes, {}
         return outcomes
 
@@ -311,7 +313,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._fetcher.wake()
         return joining
 
-    async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None) -> None:
+    async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None = None) -> None:
         self._waiting = asyncio.get_running_loop().create_future()
         waits: set[asyncio.Future[Any]] = {self._waiting}
         if joining is not None:
