@@ -342,3 +342,16 @@ def test_a_partitioner_is_told_the_present_number_of_partitions() -> None:
     accumulator.set_partitions("t", 2, range(2))
     put(accumulator)
     assert counts == [6, 2]
+
+
+def test_a_topic_is_in_use_while_records_are_added_or_wait() -> None:
+    accumulator, _ = made()
+    assert accumulator.topics_in_use() == set()
+    put(accumulator)
+    for _ in range(2):
+        assert accumulator.topics_in_use() == {"t"}
+    accumulator.complete(queue(accumulator), accumulator.take(queue(accumulator)))
+    put(accumulator)
+    accumulator.complete(queue(accumulator), accumulator.take(queue(accumulator)))
+    assert accumulator.topics_in_use() == {"t"}, "a record came and went between two updates"
+    assert accumulator.topics_in_use() == set()

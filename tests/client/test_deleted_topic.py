@@ -10,6 +10,7 @@ import ottla
 from ottla.client import (
     Admin,
     AsyncConsumer,
+    AsyncProducer,
     AsyncShareConsumer,
     ConsumerRecord,
     ErrorCode,
@@ -18,6 +19,7 @@ from ottla.client import (
     Producer,
     TopicPartition,
 )
+from ottla.client.connection.clock import now_ms
 from ottla.client.consumer.offset_lookup import OffsetLookup
 
 GONE = TopicPartition("gone", 0)
@@ -130,5 +132,30 @@ def test_a_member_goes_on_with_its_other_topics(node: ottla.Node) -> None:
                 producer.send(other.topic, b"after")
             assert await next_value(consumer) == b"after"
             assert consumer.owned() == {GONE, other}
+
+    asyncio.run(run())
+
+
+def test_a_producer_does_not_create_a_topic_again_that_it_no_longer_writes(
+    node: ottla.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each update of its metadata asked for every topic it had ever written, and the broker creates what is asked."""
+
+    async def run() -> None:
+        async with AsyncProducer(node.bootstrap_servers) as producer:
+            for topic in ("abandoned", "kept"):
+                await (await producer.send(topic, b"v"))
+            await producer._sender._update()
+            with Admin(node.bootstrap_servers) as admin:
+                admin.delete_topics(["abandoned"]).check()
+            later = now_ms() + producer.settings.metadata_max_idle_ms + 1
+            monkeypatch.setattr("ottla.client.connection.cluster.now_ms", lambda: later)
+            await (await producer.send("kept", b"v"))
+            await producer._sender._update()
+            with Admin(node.bootstrap_servers) as admin:
+                assert {"abandoned", "kept"}.intersection(each.name for each in admin.list_topics()) == {"kept"}
+            assert "kept" in producer._cluster.metadata.topics
+            await (await producer.send("abandoned", b"v"))
+            assert "abandoned" in producer._cluster.metadata.topics
 
     asyncio.run(run())

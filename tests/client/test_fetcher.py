@@ -4,17 +4,19 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
-from ottla.client.consumer.fetch_session import WantedPartition
+from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.metric import ConsumerMeter
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.fetch import PartitionData
@@ -226,3 +228,35 @@ def test_a_replica_that_has_not_got_the_offset_leaves_the_decision_to_the_leader
     assert scene([{"preferred_read_replica": 2}, nowhere]) == [(1, 5), (2, 5), (1, 5)]
     # The leader's word counts: the position is looked for anew.
     assert scene([{"preferred_read_replica": 2}, nowhere, nowhere]) == [(1, 5), (2, 5), (1, 5)]
+
+
+@pytest.mark.parametrize("how", ["silent", "unreachable"])
+def test_a_replica_that_does_not_answer_sends_the_next_fetch_back_to_the_leader(how: str) -> None:
+    """It may be cut off from this client alone: the metadata still have it, and the leader named it for minutes."""
+
+    async def run() -> list[tuple[int, int]]:
+        settings = ConsumerSettings.read("127.0.0.1:1", {"client_rack": "here", "reconnect_backoff_ms": 0})
+        cluster = Cluster(settings)
+        brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
+        partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
+        topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=[partition])
+        cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
+        state = PartitionPosition(ONE)
+        state.seek(5)
+        fetcher = Watched(cluster, {ONE: state})
+        want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
+        fetcher._take_in(ONE, want, PartitionData(partition_index=0, preferred_read_replica=2))
+        fetcher._pass(now_ms())
+        if how == "silent":
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            answer.set_exception(RequestTimedOut("no answer"))
+            fetcher._answered(2, FetchSession(), {ONE: want}, now_ms(), answer)
+        else:
+            with patch.object(cluster, "node", side_effect=NotReachable("h:2 cannot be reached")):
+                await fetcher._connect(2)
+        fetcher._pass(now_ms())
+        fetcher.close()
+        await cluster.close()
+        return fetcher.asked
+
+    assert asyncio.run(run()) == [(2, 5), (1, 5)]

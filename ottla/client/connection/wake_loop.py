@@ -93,6 +93,10 @@ class WakeLoop(ABC):
         """Hook for a new refusal; does nothing by default."""
         return None
 
+    def _not_reached(self, node_id: int) -> None:
+        """Hook for a broker that cannot be reached; does nothing by default."""
+        return None
+
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks[task] = None
@@ -113,6 +117,7 @@ class WakeLoop(ABC):
             self._connections[node_id] = await self._cluster.node(node_id, self.purpose)
         except (OttlaError, KafkaError) as error:
             self._refused(error)
+            self._not_reached(node_id)
             # The leader may have changed; the cluster has logged the error.
             self._cluster.metadata.request_update(now_ms())
             await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)

@@ -242,6 +242,7 @@ class Fetcher(WakeLoop):
             return
         if answer.cancelled() or answer.exception() is not None:
             session.reset()
+            self._not_reached(node_id)
             self._cluster.metadata.request_update(now_ms())
             return self._wake_after_backoff()
         response = answer.result()
@@ -354,6 +355,13 @@ class Fetcher(WakeLoop):
     def _on_refusal(self) -> None:
         for callback in self.on_data:
             callback()
+
+    def _not_reached(self, node_id: int) -> None:
+        """Go back to the leaders, which may no longer name this replica (KIP-392)."""
+        with self._lock:
+            for state in self._positions.values():
+                if state.preferred is not None and state.preferred[0] == node_id:
+                    state.preferred = None
 
     def _wake_after_backoff(self) -> None:
         self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)

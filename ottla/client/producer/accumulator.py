@@ -89,6 +89,8 @@ class Accumulator:
         self.memory_used = 0
         #: After `close`, nothing is sent, so nothing is accepted.
         self.closed = False
+        #: Topics of the batches opened since `topics_in_use` was called last.
+        self._used: set[str] = set()
         self._serial = 0
         self._settings = settings
         self._clock = clock
@@ -102,6 +104,11 @@ class Accumulator:
             self._batch_bytes_max = max(1, min(self._batch_size - HEADER_BYTES, self._record_bytes_max))
         self._round_robin = settings.partitioner == "round_robin"
         self._custom = settings.partitioner if callable(settings.partitioner) else None
+
+    def topics_in_use(self) -> set[str]:
+        """The topics that records were added to since the last call, and those with undelivered records."""
+        used, self._used = self._used, set()
+        return used.union(batch.topic for batch in self.incomplete)
 
     # ---- in
 
@@ -212,6 +219,7 @@ class Accumulator:
         batch.reserved = wanted
         batch.limit = batch.room = max(size, min(wanted, self._batch_bytes_max))
         partition.open = batch
+        self._used.add(queue.name)
         self.active[partition] = None
         self.incomplete[batch] = None
         return batch
@@ -224,6 +232,7 @@ class Accumulator:
         batch.reserved = batch.size
         self.close_batch(partition)
         partition.closed.append(batch)
+        self._used.add(batch.topic)
         self.active[partition] = None
         self.incomplete[batch] = None
         return True

@@ -87,7 +87,9 @@ class Sender(WakeLoop):
         cluster.on_update.append(self._on_metadata)
 
     def _topics(self) -> Iterable[str]:
-        return self._accumulator.topics
+        # A topic that is no longer written is forgotten: asking for one that was deleted would create it again.
+        with self._lock:
+            return self._accumulator.topics_in_use()
 
     def close(self) -> None:
         """Send nothing more; all remaining batches fail."""
