@@ -89,7 +89,7 @@ class Connection:
         self.principal = ANONYMOUS
         #: True if the client signed in with a delegation token.
         self.signed_in_by_token = False
-        #: When the last bytes came, on the clock `Turns.now`; the idle sweep reads it.
+        #: When the last bytes came, or the peer last took some that it was slow to take, on the clock `Turns.now`.
         self.heard_at = self._now()
         #: The memory of an incomplete frame with its length, of which `_partial_end` bytes came; None between frames.
         self._partial: memoryview | None = None
@@ -166,10 +166,8 @@ class Connection:
                 if frames == FRAMES_A_SLICE or self._now() - self.heard_at > SLICE_SECONDS or self._is_overloaded():
                     return self._hold(data[position:])
         if position < end:
-            if self._muted is None and not self._paused:
-                self._keep(data[position:])
-            else:
-                self._hold(data[position:])
+            keep = self._keep if self._muted is None and not self._paused else self._hold
+            keep(data[position:])
 
     def _hold(self, rest: memoryview) -> None:
         """Keep received requests for later, and stop reading until they are handled."""
@@ -213,8 +211,7 @@ class Connection:
         if not self._reserved_bytes and not self._memory.requests.reserve(needed, self._reserved):
             # The frame waits with the bytes that have arrived.
             self._hold(rest)
-            self.pause()
-            return
+            return self.pause()
         self._reserved_bytes = needed
         self._partial = self._memory.take(min(max(needed, len(rest)), _FRAME_BYTES_FIRST), len(rest))
         self._partial[: len(rest)] = rest
@@ -225,9 +222,14 @@ class Connection:
         self._reserved_bytes = size
         self.resume()
 
-    def _give_back(self, partial: memoryview) -> None:
-        self._memory.give_back(partial)
-        self._release()
+    def _complete(self, partial: memoryview) -> None:
+        """Hand over a frame that is complete, and give its memory back."""
+        self._partial = None
+        try:
+            self._hand_over(partial[4:])
+        finally:
+            self._memory.give_back(partial)
+            self._release()
 
     def _release(self) -> None:
         reserved, self._reserved_bytes = self._reserved_bytes, 0
@@ -247,13 +249,12 @@ class Connection:
             raise self._wrong_size(size)
         if len(partial) == 4:
             self._partial = None
-            self._give_back(partial)
+            self._memory.give_back(partial)
+            self._release()
             return self._cut(memoryview(b"".join((partial, spill))))
         if len(partial) < 4 + size:
             return self._grow(partial, 4 + size, spill)
-        self._partial = None
-        self._hand_over(partial[4:])
-        self._give_back(partial)
+        self._complete(partial)
         if spill and not self.closed:
             self._cut(spill)
 
@@ -269,9 +270,7 @@ class Connection:
         self._partial = grown
         self._partial_end += taken
         if self._partial_end == needed:
-            self._partial = None
-            self._hand_over(grown[4:])
-            self._give_back(grown)
+            self._complete(grown)
             if taken < len(spill) and not self.closed:
                 self._cut(spill[taken:])
 
@@ -410,6 +409,7 @@ class Connection:
             self.close("closed after the reply")
 
     def _writable(self) -> None:
+        self.heard_at = self._now()
         self._write()
         self._read_again()
 

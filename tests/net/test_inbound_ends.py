@@ -414,3 +414,47 @@ def test_a_frame_that_came_in_two_pieces_is_handled_once(served: Served) -> None
             assert served.receive(sock, len(body)) == body
             assert connection._partial is None
     assert served.frames == [b"first one", b"second one", b"third one"]
+
+
+@pytest.mark.parametrize("size", [1 << 14, FRAME_BYTES_MAX])
+def test_a_request_that_breaks_the_protocol_gives_its_memory_back(served: Served, size: int) -> None:
+    """A frame that came in pieces, in one piece of memory or in memory that grew."""
+
+    def refuse(frame: bytes, slot: Slot) -> None:
+        raise inbound.PeerError("unreadable")
+
+    served.answer = refuse
+    memory = served.listener.memory
+    with served.client() as sock:
+        connection = connection_of(served)
+        # Little memory is left: a frame's memory grows with what has come.
+        memory.lent_bytes = 16 << 20
+        sock.send(framed(bytes(size))[:9])
+        served.until(lambda: connection._partial is not None)
+        sock.send(framed(bytes(size))[9:])
+        served.until(lambda: bool(served.closed))
+    assert served.closed == ["unreadable"]
+    assert memory.lent_bytes == 16 << 20
+
+
+def test_a_peer_that_takes_a_long_reply_slowly_is_not_idle(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    served.answer = lambda frame, slot: slot.fill([bytes(32 << 20)])
+    served.listener._idle_seconds_max = 10.0
+    with served.client() as sock:
+        connection = connection_of(served)
+        monkeypatch.setattr(connection, "_now", lambda: now)
+        monkeypatch.setattr(served.listener._turns, "now", lambda: now)
+        sock.send(framed(b"x"))
+        served.until(lambda: connection._writing)
+        for _ in range(3):
+            now += 6.0
+            unsent = connection._unsent_bytes
+            served.receive(sock, 8 << 20)
+            served.until(lambda unsent=unsent: connection._unsent_bytes < unsent)  # type: ignore[misc]
+            served.listener._close_idle()
+            assert served.closed == []
+        turns(served)
+        now += 11.0
+        served.listener._close_idle()
+    assert len(served.closed) == 1 and "idle" in served.closed[0]
