@@ -226,7 +226,10 @@ class ParkedShareFetch:
     # -- trying
 
     def _attempt(self, *, final: bool) -> list[tuple[Key, PartitionData]] | None:
-        """The acquired records and the errors; None if not all have failed and it is worth waiting for more."""
+        """The acquired records and the errors; None if not all have failed and it is worth waiting for more.
+
+        Raises nothing: a waiting fetch would never be answered, and the records of other partitions stay acquired.
+        """
         results: list[tuple[Key, PartitionData]] = []
         ready: list[tuple[Key, ShareLeader]] = []
         for key in list(self._session.partitions):
@@ -251,7 +254,10 @@ class ParkedShareFetch:
             return None
         left = self._request.max_records
         for key, leader, fetched in reads:
-            data = self._take(leader, fetched, len(ready), left) if left > 0 else None
+            try:
+                data = self._take(leader, fetched, len(ready), left) if left > 0 else None
+            except KafkaError as error:
+                data = _failed(key[1], error)
             if data is not None:
                 left -= sum(
                     acquired_record.last_offset - acquired_record.first_offset + 1
@@ -300,11 +306,13 @@ class ParkedShareFetch:
     def _take(
         self, leader: ShareLeader, fetched: Fetched | None, readers: int, records_max: int
     ) -> PartitionData | None:
+        """Acquire records of a share partition; None if there are none. KafkaError if they cannot be read."""
         asked = AcquireRequest(records_max, self._request.batch_size, self._strict)
         for _ in range(_PASSES_MAX):
             if fetched is None or fetched.records is None:
                 return None
-            data = fetched.records.bytes()
+            with self.node.log_dirs.guarding(leader.partition.log):
+                data = fetched.records.bytes()
             batches = visible_batches(data, fetched.aborted)
             before = leader.ready().next_fetch_offset
             acquired, change = leader.ready().acquire(
