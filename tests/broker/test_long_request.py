@@ -23,6 +23,7 @@ from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.batch import build, read
 from ottla.wire.compile import step_decoder
 from tests.abuse.served import frame
@@ -157,6 +158,24 @@ def test_long_requests_beyond_the_bound_are_read_one_after_another(
         socks.pop(2).close()
         assert all(len(_answer(sock)) > 10 * 20_000 for sock in socks)
     assert (reading, most) == (0, 1)
+
+
+def test_very_many_requests_that_waited_and_are_read_in_one_step_are_all_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are long because of one field."""
+    sent = _many_topics()[4:]
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_AT_ONCE", len(sent))
+    assignment = SyncGroupRequestAssignment(member_id="m", assignment=bytes(70_000))
+    waits = frame(SyncGroupRequest(group_id="g", member_id="m", assignments=[assignment]), 5)[4:]
+    machine = Machine(Random(1))
+    machine.start()
+    answered: list[str] = []
+    machine.connect(lambda _: answered.append("read"), lambda: None).send(sent)
+    for _ in range(300):
+        machine.connect(lambda _: answered.append("waits"), lambda: None).send(waits)
+    machine.run(lambda: len(answered) == 301)
+    assert answered.count("read") == 1
 
 
 # ---- Produce

@@ -219,7 +219,9 @@ class Dispatch:
         _log.exception("cannot encode a %s v%d response", route.handler.api.name, route.version)
         call.connection.close("its response cannot be encoded")
 
-    def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
+    def _read_in_steps(
+        self, route: _Route, connection: Connection, data: bytes, slot: Slot, *, waited: bool = False
+    ) -> None:
         """Decode a request of many elements in steps, so that the loop serves others, then handle it like any other."""
         if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
             self._check_waiting(route, len(data))
@@ -230,6 +232,9 @@ class Dispatch:
 
         def work() -> Generator[None, None, None]:
             try:
+                if waited:
+                    # Many may have waited, and each may be done in one step: none begins within another's end.
+                    yield
                 yield from read()
             finally:
                 self._long_bytes -= len(data)
@@ -266,7 +271,7 @@ class Dispatch:
                 return
             self._long_waiting.popleft()
             if not connection.closed:
-                self._read_in_steps(route, connection, data, slot)
+                self._read_in_steps(route, connection, data, slot, waited=True)
                 connection.resume()
 
     def _write_in_steps(self, route: _Route, call: Call, slot: Slot, reply: Any) -> Generator[None, None, None]:
