@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -18,8 +19,8 @@ from ottla.wire.api.create_topics import CreatableTopic
 class _Driver:
     """Loads in so many pieces, and fails at one of them if it is to."""
 
-    def __init__(self, partition: Any, pieces: int, fails: bool) -> None:
-        self.partition, self._pieces, self._fails = partition, pieces, fails
+    def __init__(self, partition: Any, pieces: int, fails: bool, error: Exception) -> None:
+        self.partition, self._pieces, self._fails, self._error = partition, pieces, fails, error
         self.on_failure: Any = None
         self.refusals: Any = None
         self.told: list[str] = []
@@ -28,10 +29,13 @@ class _Driver:
         for _ in range(self._pieces):
             yield
         if self._fails:
-            raise ValueError("a corrupt record")
+            raise self._error
 
     def begin(self) -> None:
         self.told.append("begin")
+        if self.partition.is_odd:
+            self.on_failure(self)
+            raise ValueError("a bug")
 
     def end(self) -> None:
         self.told.append("end")
@@ -49,6 +53,8 @@ class _Scene(Coordinators[Any]):
         self.asked: list[Any] = []
         self.led: dict[TopicPartition, Any] = {}
         self.pieces, self.fails = pieces, False
+        self.error: Exception = ValueError("a corrupt record")
+        self.checked: list[Any] = []
         self.made: list[_Driver] = []
         runtime: Any = SimpleNamespace(image=SimpleNamespace(topics=self.topics), loop=self)
         leadership = SimpleNamespace(
@@ -58,12 +64,13 @@ class _Scene(Coordinators[Any]):
             SimpleNamespace(
                 runtime=runtime,
                 leadership=leadership,
+                log_dirs=SimpleNamespace(check=lambda *of: self.checked.append(of)),
                 create_topics=lambda topics, done: self.asked.append(("create", topics, done)),
             )  # type: ignore[arg-type]
         )
 
     def make(self, partition: Any) -> Any:
-        self.made.append(_Driver(partition, self.pieces, self.fails))
+        self.made.append(_Driver(partition, self.pieces, self.fails, self.error))
         return self.made[-1]
 
     def new_topic(self) -> CreatableTopic:
@@ -80,7 +87,7 @@ class _Scene(Coordinators[Any]):
 
     def partition(self, index: int) -> Any:
         tp = TopicPartition(self.topic, index)
-        partition = self.led[tp] = SimpleNamespace(tp=tp)
+        partition = self.led[tp] = SimpleNamespace(tp=tp, log=f"log {index}", is_odd=False)
         return partition
 
     def turn(self) -> None:
@@ -151,6 +158,34 @@ def test_a_coordinator_that_fails_while_another_loads_leaves_it_alone() -> None:
     scene.lead(scene.partition(1))
     scene.turn()
     assert (scene.code(0), scene.code(1)) == (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_checked"),
+    [(OSError(errno.EIO, "the disk says no"), True), (KafkaError(ErrorCode.CORRUPT_MESSAGE, "damaged"), False)],
+)
+def test_what_keeps_a_log_from_being_loaded_is_said_in_a_line_and_a_bad_disk_is_looked_at(
+    caplog: pytest.LogCaptureFixture, error: Exception, is_checked: bool
+) -> None:
+    scene = _Scene()
+    scene.fails, scene.error = True, error
+    scene.lead(scene.partition(1))
+    (record,) = caplog.records
+    assert str(error) in record.getMessage() and not record.exc_info
+    assert scene.checked == ([("log 1", error)] if is_checked else [])
+    assert [each.seconds for each in scene.timers] == [1]
+
+
+def test_a_coordinator_that_fails_as_it_begins_keeps_no_other_from_loading(caplog: pytest.LogCaptureFixture) -> None:
+    scene = _Scene(pieces=1)
+    odd = scene.partition(0)
+    odd.is_odd = True
+    scene.lead(odd)
+    scene.lead(scene.partition(1))
+    while scene.turns:
+        scene.turn()
+    assert (scene.code(0), scene.code(1)) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE)
+    assert "a bug" in caplog.text and [each.seconds for each in scene.timers] == [1]
 
 
 def test_a_coordinator_that_failed_is_replaced_unless_its_partition_has_moved() -> None:

@@ -132,14 +132,24 @@ class Coordinators(ABC, Generic[D]):
             return
         except StopIteration:
             del self._loading[index]
-        except Exception:
+        except Exception as error:
             # A log that cannot be read must not keep other coordinators from loading.
-            _log.exception("cannot load the coordinator of %s; will retry", driver.partition.tp)
             del self._loading[index]
-            return self._retry(driver)
+            return self._cannot_load(driver, error)
         self._drivers[index] = driver
         driver.on_failure = self._replace
-        driver.begin()
+        try:
+            driver.begin()
+        except Exception:
+            # The driver has failed and was replaced; others go on loading.
+            _log.exception("the coordinator of %s has failed as it began", driver.partition.tp)
+
+    def _cannot_load(self, driver: D, error: Exception) -> None:
+        tp, expected = driver.partition.tp, isinstance(error, OSError | KafkaError)
+        _log.error("cannot load the coordinator of %s: %s; will retry", tp, error, exc_info=None if expected else error)
+        if isinstance(error, OSError):
+            self.parts.log_dirs.check(driver.partition.log, error)
+        self._retry(driver)
 
     def _replace(self, driver: Driver[Any]) -> None:
         index = driver.partition.tp.partition
