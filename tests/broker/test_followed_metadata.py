@@ -14,6 +14,7 @@ from ottla.broker.partitions.fetcher import ReplicaFetcher
 from ottla.broker.partitions.replication import Replication
 from ottla.group.event import TopicsChanged
 from ottla.kernel.ids import Uuid
+from tests.broker.disk_scene import Scene
 
 _OLD, _BRIEF = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
@@ -76,3 +77,18 @@ def test_a_group_coordinator_hears_of_topics_that_changed_while_it_was_loaded(
     )
     assert list(deleted.deleted) == [("old", _OLD), ("brief", _BRIEF)]
     assert driver.missed == []
+
+
+def test_an_error_of_one_subscriber_keeps_neither_the_others_nor_the_controller_from_a_change() -> None:
+    scene = Scene()
+
+    def failing(old: Any, new: Any) -> None:
+        raise ValueError("a mistake")
+
+    subscribers = scene.node.quorum.raft.images._subscribers
+    subscribers.insert(0, failing)
+    with pytest.raises(ValueError, match="a mistake"):
+        scene.create()
+    subscribers.remove(failing)
+    scene.machine.settle()
+    assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}

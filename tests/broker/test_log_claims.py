@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.partitions import leadership
 from ottla.broker.partitions.leadership import Leadership
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.log import checkpoint
 from ottla.log.path import PARTITION_METADATA
 from tests.broker.disk_scene import TOPIC, Scene
 
@@ -107,3 +109,39 @@ def test_a_move_that_cannot_begin_is_an_error_of_its_destination(
     scene.machine.settle()
     assert list(scene.node.failed_directories) == failed
     assert scene.write(moved, b"one") == "NONE"
+
+
+def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    create = leadership._create_files
+
+    def failing(batch: Any) -> Any:
+        created = create(batch)
+        scene.node.log_dirs.failed("/b", OSError(errno.EIO, "the disk fails"))
+        return created
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leadership, "_create_files", failing)
+        scene.create()
+    scene.node.housekeeping.checkpoint()
+    scene.machine.settle()
+    assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}
+    assert {scene.lies_in(index) for index in range(4)} == {"/a"}
+
+
+def test_a_topic_is_created_though_the_offsets_of_a_deleted_one_cannot_be_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    for directory in scene.node.store._online():
+        directory.cleaner_offsets = {TopicPartition(TOPIC, index): 5 for index in range(4)}
+    write = checkpoint.write_offsets
+
+    def full(disk: Any, path: str, offsets: Any) -> None:
+        if path.endswith(checkpoint.CLEANER_OFFSETS):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        write(disk, path, offsets)
+
+    monkeypatch.setattr(checkpoint, "write_offsets", full)
+    scene.create()
+    assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.broker.partitions import leadership
 from ottla.client import Admin, NewTopic, Producer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
@@ -493,21 +492,3 @@ def test_a_sync_that_new_settings_ask_for_fails_its_own_directory() -> None:
     assert list(scene.node.failed_directories) == ["/b"]
     assert scene.write(lost, b"after") == "KAFKA_STORAGE_ERROR"
     assert scene.write(kept, b"after") == "NONE"
-
-
-def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    create = leadership._create_files
-
-    def failing(batch: Any) -> Any:
-        created = create(batch)
-        scene.node.log_dirs.failed("/b", OSError(errno.EIO, "the disk fails"))
-        return created
-
-    with monkeypatch.context() as patch:
-        patch.setattr(leadership, "_create_files", failing)
-        scene.create()
-    scene.node.housekeeping.checkpoint()
-    scene.machine.settle()
-    assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}
-    assert {scene.lies_in(index) for index in range(4)} == {"/a"}

@@ -6,6 +6,7 @@ Rules:
   image records what changed since the one right before it.
 - A metadata transaction (KIP-868) is one step, at the commit of its end.
 - A truncation returns to the committed image and replays the log from there.
+- An error of one subscriber keeps the step neither from the other subscribers nor from the quorum (as in Apache Kafka).
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from ottla.metadata.image import Image
 Subscriber = Callable[[Image, Image], None]
 
 
+def raise_error(error: Exception) -> None:
+    """Raise it: as a callback of the loop, for whoever handles the loop's errors."""
+    raise error
+
+
 class Images:
     """The metadata images. The raft driver reports appends, truncations, snapshots and commits to it."""
 
@@ -33,6 +39,8 @@ class Images:
         #: (end offset, image) of each uncommitted batch.
         self._uncommitted: deque[tuple[int, Image]] = deque()
         self._subscribers: list[Subscriber] = []
+        #: Called with what a subscriber raises.
+        self.on_error: Callable[[Exception], None] = raise_error
 
     def load(self, loaded: LoadedMetadata) -> None:
         """Take the loaded metadata. The snapshot is committed; the commit of the log behind it is not known yet."""
@@ -99,9 +107,13 @@ class Images:
             self._publish(old, new)
 
     def _publish(self, old: Image, new: Image) -> None:
-        if new is not old:
-            for subscriber in self._subscribers:
+        if new is old:
+            return
+        for subscriber in self._subscribers:
+            try:
                 subscriber(old, new)
+            except Exception as error:
+                self.on_error(error)
 
     def _refold(self, ends: list[int]) -> None:
         """Replay the log from the committed image on, with a step at each of these end offsets."""

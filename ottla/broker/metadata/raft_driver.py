@@ -22,7 +22,7 @@ from typing import Any
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.file import MetadataFiles
 from ottla.broker.metadata.followed_log import FollowedLog, ReadSnapshot
-from ottla.broker.metadata.images import Images
+from ottla.broker.metadata.images import Images, raise_error
 from ottla.broker.metadata.loader import check_servable, load
 from ottla.broker.metadata.log_view import MetadataLogView
 from ottla.broker.metadata.quorum_settings import quorum_settings_of
@@ -172,6 +172,7 @@ class RaftDriver:
     def start_threads(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and a thread pool is available for flushes and snapshots."""
         self._beside = loop, pool
+        self.images.on_error = lambda error: loop.call_soon(raise_error, error)
         self.sync.start_threads(loop, pool)
 
     def finish(self) -> None:
