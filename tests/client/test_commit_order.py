@@ -31,7 +31,7 @@ class Coordinator(ClassicGroupMember):
     def __init__(self) -> None:
         settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "retry_backoff_ms": 0})
         super().__init__(Cluster(settings), settings, cast(Owner, None))
-        self.asked: asyncio.Queue[tuple[int, Callable[[ErrorCode], None]]] = asyncio.Queue()
+        self.asked: asyncio.Queue[tuple[int, Callable[[ErrorCode | None], None]]] = asyncio.Queue()
         #: What each way to the coordinator waits for, the next one first.
         self.ways: list[Awaitable[None]] = []
 
@@ -47,9 +47,10 @@ class Coordinator(ClassicGroupMember):
         future = asyncio.get_running_loop().create_future()
         part = request.topics[0].partitions[0]
 
-        def answer(code: ErrorCode) -> None:
-            said = OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=int(code))
-            future.set_result(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[said])]))
+        def answer(code: ErrorCode | None) -> None:
+            said = OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=int(code or 0))
+            topics = [OffsetCommitResponseTopic(name="t", partitions=[said])] if code is not None else []
+            future.set_result(OffsetCommitResponse(topics=topics))
 
         self.asked.put_nowait((part.committed_offset, answer))
         return future
@@ -57,7 +58,7 @@ class Coordinator(ClassicGroupMember):
     def begin(self, partition: TopicPartition, offset: int) -> asyncio.Task[None]:
         return asyncio.ensure_future(self.commit({partition: (offset, -1, "")}, 10_000))
 
-    async def next(self) -> tuple[int, Callable[[ErrorCode], None]]:
+    async def next(self) -> tuple[int, Callable[[ErrorCode | None], None]]:
         async with asyncio.timeout(3):
             return await self.asked.get()
 
@@ -98,6 +99,19 @@ def test_a_commit_is_repeated_while_the_later_ones_are_of_other_partitions() -> 
         assert offset == 5
         answer(ErrorCode.NONE)
         await asyncio.gather(first, second)
+
+    played(play)
+
+
+def test_a_commit_that_the_answer_leaves_out_is_not_confirmed() -> None:
+    async def play(group: Coordinator) -> None:
+        commit = group.begin(ONE, 5)
+        _, answer = await group.next()
+        answer(None)
+        offset, answer = await group.next()
+        assert (offset, commit.done()) == (5, False)
+        answer(ErrorCode.NONE)
+        await commit
 
     played(play)
 

@@ -30,13 +30,17 @@ class Group:
 
     def __init__(self) -> None:
         self.commits: list[tuple[dict[TopicPartition, CommittedAt], int]] = []
+        self.automatic: list[bool] = []
         self.failure: Exception | None = None
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.known: dict[TopicPartition, CommittedAt] = {}
 
-    async def commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
+    async def commit(
+        self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int, *, automatic: bool = False
+    ) -> None:
         self.commits.append((offsets, timeout_ms))
+        self.automatic.append(automatic)
         await self.may_go_on.wait()
         if self.failure is not None:
             raise self.failure
@@ -219,6 +223,19 @@ def test_a_poll_commits_by_itself_when_it_is_time_and_once_at_a_time() -> None:
         assert consumer._committing is not first
         await asyncio.gather(consumer._committing)
         assert len(consumer.group.commits) == 2
+
+    asyncio.run(run())
+
+
+def test_a_commit_is_automatic_unless_the_program_asks_for_it() -> None:
+    async def run() -> None:
+        consumer = Consumer()
+        consumer._auto_commit()
+        assert consumer._committing is not None
+        await consumer._committing
+        await consumer.before_revoke()
+        await consumer.commit()
+        assert consumer.group.automatic == [True, True, False]
 
     asyncio.run(run())
 

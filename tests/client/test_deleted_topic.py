@@ -12,6 +12,7 @@ from ottla.client import (
     AsyncConsumer,
     AsyncProducer,
     AsyncShareConsumer,
+    Consumer,
     ConsumerRecord,
     ErrorCode,
     KafkaError,
@@ -21,6 +22,7 @@ from ottla.client import (
 )
 from ottla.client.connection.clock import now_ms
 from ottla.client.consumer.offset_lookup import OffsetLookup
+from ottla.wire.api import ApiKey
 
 GONE = TopicPartition("gone", 0)
 
@@ -159,3 +161,29 @@ def test_a_producer_does_not_create_a_topic_again_that_it_no_longer_writes(
             assert "abandoned" in producer._cluster.metadata.topics
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_deleted_topic_does_not_hold_up_the_last_commit(node: ottla.Node, protocol: str) -> None:
+    """The coordinator does not know the topic, which passes in other cases: the commit was tried for 30 seconds."""
+    topics = [f"{protocol}-{word}" for word in ("deleted", "stays")]
+    settings = {
+        "bootstrap.servers": node.bootstrap_servers,
+        "group.id": protocol,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": "false",
+    }
+    with Admin(node.bootstrap_servers) as admin, Producer(node.bootstrap_servers) as producer:
+        for topic in topics:
+            producer.send(topic, b"v").result(30)
+        consumer = Consumer[bytes, bytes](settings)
+        consumer.subscribe(topics)
+        count = 0
+        while count < 2:
+            count += len(consumer.poll(20))
+        admin.delete_topics(topics[:1]).check()
+        with node.faults.watch(ApiKey.OFFSET_COMMIT) as commits:
+            consumer.close()
+        assert len(commits.requests) == 1
+        assert [(each.topic, at.offset) for each, at in admin.list_group_offsets(protocol).items()] == [(topics[1], 1)]

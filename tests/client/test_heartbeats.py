@@ -98,6 +98,8 @@ def test_a_member_that_does_not_poll_leaves() -> None:
 def test_a_member_whose_poll_waits_stays_however_long_that_takes() -> None:
     group = Beating([None, None])
     with group.poll_waits():
+        with group.poll_waits():
+            pass  # A commit beside it.
         group.polled_at_ms -= 60_001
         group.run()
     assert (group.reasons, group.pauses) == ([], [PAUSE_MS, PAUSE_MS])
@@ -111,7 +113,8 @@ def test_a_member_whose_poll_waits_stays_however_long_that_takes() -> None:
 def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
     async def run() -> None:
         group = Beating([None])
-        consumer: Any = SimpleNamespace(_waiting=None, _positions={}, _group=group)
+        nothing: Any = set() if kind is AsyncShareConsumer else None
+        consumer: Any = SimpleNamespace(_waiting=nothing, _positions={}, _group=group)
         waiting = asyncio.ensure_future(kind._wait(consumer, 600_000))
         await asyncio.sleep(0)
         assert group._poll_waits

@@ -146,3 +146,18 @@ def test_only_what_no_consumer_can_read_is_rejected(damage: str) -> None:
             fetcher.error = None
 
     asyncio.run(run())
+
+
+def test_a_commit_beside_a_poll_that_waits_leaves_both_awake() -> None:
+    """As of two threads: the one that waited first was not woken, the commit not for a minute."""
+
+    async def run() -> None:
+        async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
+            waiting = [asyncio.create_task(consumer._wait(600_000)) for _ in range(2)]
+            await asyncio.sleep(0)
+            consumer.something_to_do()
+            async with asyncio.timeout(10):
+                await asyncio.gather(*waiting)
+            consumer.something_to_do()
+
+    asyncio.run(run())

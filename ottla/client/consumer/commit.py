@@ -115,10 +115,12 @@ class CommitCalls(ABC):
                 for partition, position in positions.items()
             }
 
-    async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
+    async def _commit(
+        self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int, *, automatic: bool = False
+    ) -> None:
         group = self._committing_group("commit")
         began_ms = now_ms()
-        await group.commit(offsets, timeout_ms)
+        await group.commit(offsets, timeout_ms, automatic=automatic)
         now = now_ms()
         self.meter.committed(now - began_ms, now)
 
@@ -157,7 +159,7 @@ class CommitCalls(ABC):
 
         async def commit() -> None:
             try:
-                await self._commit(offsets, self.settings.default_api_timeout_ms)
+                await self._commit(offsets, self.settings.default_api_timeout_ms, automatic=True)
             except (KafkaError, OttlaError) as error:
                 _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
 
@@ -167,6 +169,6 @@ class CommitCalls(ABC):
         """Commit the consumed offsets, with auto-commit."""
         if self.settings.enable_auto_commit and self._group is not None and self._positions:
             try:
-                await self._commit(self._to_commit(None), self.settings.request_timeout_ms)
+                await self._commit(self._to_commit(None), self.settings.request_timeout_ms, automatic=True)
             except (KafkaError, OttlaError) as error:
                 _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)

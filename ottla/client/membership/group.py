@@ -76,7 +76,8 @@ class Group(ABC):
         #: Error for the next poll to raise, such as fenced or not authorised.
         self.error: KafkaError | TlsFailed | None = None
         self.polled_at_ms = now_ms()
-        self._poll_waits = False
+        #: The number of calls that wait.
+        self._poll_waits = 0
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -127,11 +128,11 @@ class Group(ABC):
     @contextmanager
     def poll_waits(self) -> Iterator[None]:
         """Context manager for a poll that waits: the program is alive, however long that takes."""
-        self._poll_waits = True
+        self._poll_waits += 1
         try:
             yield
         finally:
-            self._poll_waits = False
+            self._poll_waits -= 1
             self.polled_at_ms = now_ms()
 
     # ---- coordinator
@@ -160,10 +161,13 @@ class Group(ABC):
 
     # ---- offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int, *, automatic: bool = False
+    ) -> None:
         """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused.
 
-        A commit is not retried once a later one has begun: it would move the group back to the older offset.
+        A commit is not retried once a later one has begun: it would move the group back to the older offset. An
+        automatic one leaves out topics that the coordinator does not know: they were deleted.
         """
         if not offsets:
             return
@@ -195,8 +199,12 @@ class Group(ABC):
             async with self._sending:
                 answer, member_id, generation = await send()
             response = await answer
+            left = set(offsets)
             for topic in response.topics:
                 for result in topic.partitions:
+                    left.discard(TopicPartition(topic.name, result.partition_index))
+                    if automatic and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        continue
                     action = f"committing {topic.name}-{result.partition_index} in group {self.id}"
                     if result.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
                         # A heartbeat has brought a newer epoch since; the outer retry's timeout limits this.
@@ -208,6 +216,7 @@ class Group(ABC):
                         why = f"{action}: the group has rebalanced; another member may own the partition now"
                         check(result.error_code, why)
                     check(result.error_code, action)
+            self._check_complete(left)
 
         await self._cluster.retry(attempt, timeout_ms, self._moved)
 
@@ -243,19 +252,28 @@ class Group(ABC):
             answer = only(response.groups, f"group {self.id}") if version >= 8 else response
             check(answer.error_code)
             committed = {}
+            left = {TopicPartition(name, number) for name, numbers in topics.items() for number in numbers}
             for topic in answer.topics:
                 for result in topic.partitions:
                     check(result.error_code)
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    left.discard(partition)
                     if result.committed_offset >= 0:
-                        partition = TopicPartition(topic.name, result.partition_index)
                         committed[partition] = (
                             result.committed_offset,
                             result.committed_leader_epoch,
                             result.metadata or "",
                         )
+            self._check_complete(left)
             return committed
 
         return await self._cluster.retry(attempt, timeout_ms, self._moved) if topics else {}
+
+    def _check_complete(self, left: set[TopicPartition]) -> None:
+        """Raise a retriable error for partitions that an answer leaves out."""
+        if left:
+            why = f"the broker's answer lacks the offset of {min(left)} (group {self.id})"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why)
 
     # ---- heartbeats
 

@@ -81,7 +81,8 @@ class AsyncShareConsumer(Generic[K, V]):
         self._fetcher.on_data.append(self.something_to_do)
         self._group: ShareGroupMember | None = None
         self._names: frozenset[str] = frozenset()
-        self._waiting: asyncio.Future[None] | None = None
+        #: The futures of calls that wait: a poll, and commits of other tasks or threads beside it.
+        self._waiting: set[asyncio.Future[None]] = set()
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._closed = False
         self._dead_letters: DeadLetters | None = None
@@ -314,20 +315,24 @@ class AsyncShareConsumer(Generic[K, V]):
         return joining
 
     async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None = None) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
-        waits: set[asyncio.Future[Any]] = {self._waiting}
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        waits: set[asyncio.Future[Any]] = {waiting}
         if joining is not None:
             waits.add(joining)
-        with nullcontext() if self._group is None else self._group.poll_waits():
-            await asyncio.wait(waits, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
-        self._waiting = None
+        try:
+            with nullcontext() if self._group is None else self._group.poll_waits():
+                await asyncio.wait(waits, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.discard(waiting)
 
     # ---- called by the group
 
     def something_to_do(self) -> None:
-        """Wake a waiting poll. On the loop only."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        """Wake the calls that wait. On the loop only."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def subscribed(self) -> set[str]:
         """The topics of the subscription."""
