@@ -3,7 +3,8 @@
 The driver works as `ottla.coordinator.contract` says.
 
 Rules:
-- Only InitializeShareGroupState creates a share partition's state, which lives until it is deleted.
+- Only InitializeShareGroupState creates a share partition's state, which lives until it is deleted. A creation that is
+  sent again when a leader has used the state already changes nothing.
 - A write stores an update with the changes. After `share.coordinator.snapshot.update.records.per.snapshot` updates
   comes a snapshot, which has the whole state and makes all earlier records obsolete.
 - The leader of a partition reads before it writes, which makes its epoch known: a write by an older leader is fenced,
@@ -121,6 +122,10 @@ class ShareCoordinator:
         if before is not None and -1 != asked.state_epoch < before.state_epoch:
             raise _fenced_state()
         self._check_topic(key)
+        creates = asked.start_offset == UNSET_OFFSET
+        if before is not None and creates and asked.state_epoch == before.state_epoch and self._is_used(key, before):
+            # A late retry, for example of a group coordinator that was replaced.
+            return []
         state = StoredState(
             asked.start_offset,
             state_epoch=asked.state_epoch,
@@ -130,6 +135,10 @@ class ShareCoordinator:
             write_ms=now_ms,
         )
         return [_snapshot(key, state)]
+
+    def _is_used(self, key: SharePartitionKey, state: StoredState) -> bool:
+        """Whether a leader has written to the state since it was created."""
+        return bool(state.leader_epoch or state.batches or self.updates[key])
 
     def _read(self, key: SharePartitionKey, asked: Any, now_ms: int) -> tuple[list[Entry], Any]:
         state = self._state(key, "Read")

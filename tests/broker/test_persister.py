@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.broker.share.persister import Persister
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
@@ -131,11 +133,15 @@ def _answer(code: int = 0, message: str | None = None) -> Any:
     return SimpleNamespace(results=[SimpleNamespace(partitions=[part])])
 
 
+def _never() -> bool:
+    return False
+
+
 def test_states_are_set_and_deleted_one_by_one_and_told_together() -> None:
     node, told = _Node(), list[Any]()
     topic, other = _KEY.topic_id, Uuid(b"u" * 16)
-    node.persister.initialize("group", 4, {topic: {0: 10, 1: 11}, other: {0: 12}}, told.append)
-    node.persister.initialize("group", 4, {}, told.append)
+    node.persister.initialize("group", 4, {topic: {0: 10, 1: 11}, other: {0: 12}}, told.append, _never)
+    node.persister.initialize("group", 4, {}, told.append, _never)
     assert told.pop() == {}
     requests = [each for each, _ in node.here] + [each for _, each, _ in node.there]
     assert [
@@ -149,7 +155,7 @@ def test_states_are_set_and_deleted_one_by_one_and_told_together() -> None:
     node.here[1][1](_answer())
     ((key, error),) = told.pop().items()
     assert (key, error.code, error.message) == ((topic, 1), ErrorCode.FENCED_STATE_EPOCH, "old")
-    node.persister.delete("group", {topic: [0, 1]}, told.append)
+    node.persister.delete("group", {topic: [0, 1]}, told.append, _never)
     node.here[2][1](_answer())
     node.there[1][2](_answer())
     assert told == [{}]
@@ -191,6 +197,44 @@ def test_writes_of_a_share_partition_follow_each_other() -> None:
     assert [number for number, _ in told] == [0, 1, 2] and node.turns == []
     node.persister.write(_KEY, 4, 7, change, told.append)
     assert len(node.here) == 4
+
+
+def test_a_reader_waits_for_what_was_acknowledged_before() -> None:
+    """The last member has closed its session, and the next one opens the share partition anew."""
+    node, told = _Node(), list[Any]()
+    change: Any = SimpleNamespace(start_offset=3, delivery_complete_count=2, batches=[(3, 5, 2, 1)])
+    node.coordinator, there = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), node.coordinator
+    node.persister.write(_KEY, 4, 7, change, told.append)
+    node.coordinator = there
+    node.persister.read(_KEY, 7, told.append)
+    node.persister.read(_OTHER, 7, told.append)
+    assert (node.here, len(node.there)) == ([], 1)
+    node.due.pop().call()
+    (written, answer) = node.here.pop()
+    answer(_answer())
+    node.turn()
+    (read, _) = node.here.pop()
+    assert [type(each).__name__ for each in (written, read)] == [
+        "WriteShareGroupStateRequest",
+        "ReadShareGroupStateRequest",
+    ]
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_group_coordinator_that_was_replaced_asks_nothing_more(deletes: bool) -> None:
+    node, told, over = _Node(), list[Any](), list[bool]()
+    node.coordinator, there = KafkaError(ErrorCode.NOT_COORDINATOR), node.coordinator
+    if deletes:
+        node.persister.delete("group", {_KEY.topic_id: [0]}, told.append, lambda: bool(over))
+    else:
+        node.persister.initialize("group", 4, {_KEY.topic_id: {0: -1}}, told.append, lambda: bool(over))
+    node.coordinator = there
+    over.append(True)
+    node.due.pop().call()
+    assert node.here == [] and node.due == [] and len(told) == 1
+    # What its successor asks goes through.
+    node.persister.initialize("group", 4, {_KEY.topic_id: {0: -1}}, told.append, _never)
+    assert len(node.here) == 1
 
 
 def test_a_coordinator_that_moves_is_asked_again_for_a_while() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
@@ -138,6 +140,30 @@ def test_what_was_written_is_read_again_after_a_restart() -> None:
         assert batches_of(found) == expected
         assert host.summary().delivery_complete_count == 6
         host.restart()
+
+
+@pytest.mark.parametrize("leader", [0, 3])
+def test_a_creation_that_is_sent_again_late_takes_nothing_back(leader: int) -> None:
+    host = Host()
+    host.begin()
+    assert host.begin().error_code == 0
+    host.read(leader=leader)
+    host.write(12, [(15, 19, 2, 1)], leader=leader, complete=5)
+    for _ in range(2):
+        assert host.begin().error_code == 0
+        found = host.read(leader=leader)
+        assert (found.start_offset, batches_of(found)) == (12, [(15, 19, 2, 1)])
+        host.restart()
+    # A later epoch begins anew.
+    host.begin(epoch=2)
+    assert host.read(leader=leader).start_offset == -1
+
+
+def test_offsets_that_nobody_has_read_from_may_be_set_again_in_the_same_epoch() -> None:
+    host = Host()
+    for start in (5, 7, -1):
+        host.begin(start=start)
+        assert host.summary().start_offset == start
 
 
 def test_only_what_was_begun_can_be_read_and_written() -> None:

@@ -50,13 +50,18 @@ class ShareStateWriter(Protocol):
         state_epoch: int,
         offsets: Mapping[Uuid, Mapping[int, int]],
         done: Callable[[ShareErrors], None],
+        is_over: Callable[[], bool],
     ) -> None:
-        """Create the state of partitions, each at its offset."""
+        """Create the state of partitions, each at its offset. Nothing is sent any more once `is_over` returns True."""
 
     def delete(
-        self, group_id: str, partitions: Mapping[Uuid, Sequence[int]], done: Callable[[ShareErrors], None]
+        self,
+        group_id: str,
+        partitions: Mapping[Uuid, Sequence[int]],
+        done: Callable[[ShareErrors], None],
+        is_over: Callable[[], bool],
     ) -> None:
-        """Delete the state of partitions."""
+        """Delete the state of partitions; `is_over` as for `initialize`."""
 
 
 class GroupDriver(Driver[GroupCoordinator]):
@@ -145,9 +150,9 @@ class GroupDriver(Driver[GroupCoordinator]):
         on_answer = partial(self._share_answered, effect.call_id)
         match effect:
             case InitializeShareState(_, group_id, epoch, offsets):
-                self._share_states().initialize(group_id, epoch, offsets, on_answer)
+                self._share_states().initialize(group_id, epoch, offsets, on_answer, lambda: self.failed)
             case DeleteShareState(_, group_id, partitions):
-                self._share_states().delete(group_id, partitions, on_answer)
+                self._share_states().delete(group_id, partitions, on_answer, lambda: self.failed)
 
     def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
         self.step(ShareStateAnswered(call_id, errors))

@@ -5,7 +5,9 @@ Rules:
 - Answers come by callback, at once or later. A request that fails because a coordinator moves, loads, cannot be reached
   or has just failed is retried a few times with growing backoff; then the caller gets the error. All requests may be
   executed twice.
-- The writes of a share partition are sent one after the other, because a retried write must not follow a later one.
+- The requests of a share partition are sent one after the other: a retried write must not follow a later one, and a new
+  reader must see what was acknowledged before.
+- What a group coordinator asked is not retried once another one has replaced it, which asks on its own.
 - A request about many partitions is answered after the last of them.
 """
 
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import NO_LEADER
 from ottla.net.peer import Unanswered
 from ottla.share.partition import Write
@@ -47,6 +50,16 @@ _RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
 Errors = dict[tuple[Uuid, int], KafkaError]
 
 
+class _Question(NamedTuple):
+    """A request about one share partition; `done` gets its part of the response, or the KafkaError."""
+
+    key: SharePartitionKey
+    request: Any
+    done: Callable[[Any], None]
+    #: Whether its sender has been replaced, so that it must not be sent again.
+    is_over: Callable[[], bool] = lambda: False
+
+
 class Persister:
     """A node's access to share coordinators, for its group coordinators and share partitions. The node creates it."""
 
@@ -56,8 +69,8 @@ class Persister:
         self._leadership = leadership
         self._retries: set[TimerHandle] = set()
         self.peers = peers
-        #: Share partition -> writes that wait for the one in flight.
-        self._writes: dict[SharePartitionKey, deque[tuple[Any, Callable[[Any], None]]]] = {}
+        #: Share partition -> requests that wait for the one in flight.
+        self._waiting: dict[SharePartitionKey, deque[_Question]] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -76,6 +89,7 @@ class Persister:
         state_epoch: int,
         offsets: Mapping[Uuid, Mapping[int, int]],
         done: Callable[[Errors], None],
+        is_over: Callable[[], bool],
     ) -> None:
         """Initialize the state of partitions, each at its offset."""
         self._ask_all(
@@ -100,9 +114,16 @@ class Persister:
                 for index, offset in partitions.items()
             ),
             done,
+            is_over,
         )
 
-    def delete(self, group_id: str, partitions: Mapping[Uuid, Sequence[int]], done: Callable[[Errors], None]) -> None:
+    def delete(
+        self,
+        group_id: str,
+        partitions: Mapping[Uuid, Sequence[int]],
+        done: Callable[[Errors], None],
+        is_over: Callable[[], bool],
+    ) -> None:
         """Delete the state of partitions."""
         self._ask_all(
             (
@@ -121,9 +142,15 @@ class Persister:
                 for index in indexes
             ),
             done,
+            is_over,
         )
 
-    def _ask_all(self, asked: Iterable[tuple[SharePartitionKey, Any]], done: Callable[[Errors], None]) -> None:
+    def _ask_all(
+        self,
+        asked: Iterable[tuple[SharePartitionKey, Any]],
+        done: Callable[[Errors], None],
+        is_over: Callable[[], bool],
+    ) -> None:
         waiting = list(asked)
         left = len(waiting)
         errors: Errors = {}
@@ -139,7 +166,7 @@ class Persister:
         if not waiting:
             done(errors)
         for key, request in waiting:
-            self._ask(key, request, partial(answered, key))
+            self._ask_in_order(_Question(key, request, partial(answered, key), is_over))
 
     # -- for share partitions
 
@@ -147,7 +174,8 @@ class Persister:
         """Read a complete state; `done` gets a `PartitionResult` or the KafkaError."""
         partition = read.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         topic = read.ReadStateData(topic_id=key.topic_id, partitions=[partition])
-        self._ask(key, read.ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic]), done)
+        request = read.ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic])
+        self._ask_in_order(_Question(key, request, done))
 
     def write(
         self,
@@ -171,23 +199,7 @@ class Persister:
         )
         topic = write.WriteStateData(topic_id=key.topic_id, partitions=[partition])
         request = write.WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic])
-        waiting = self._writes.get(key)
-        if waiting is not None:
-            waiting.append((request, done))
-        else:
-            self._writes[key] = deque()
-            self._write(key, request, done)
-
-    def _write(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None]) -> None:
-        def written(result: Any) -> None:
-            waiting = self._writes[key]
-            if waiting:
-                self._runtime.loop.call_soon(self._write, key, *waiting.popleft())
-            else:
-                del self._writes[key]
-            done(result)
-
-        self._ask(key, request, written)
+        self._ask_in_order(_Question(key, request, done))
 
     def high_watermark(self, tp: TopicPartition, done: Callable[[int | KafkaError], None]) -> None:
         """The high watermark of a partition according to its leader, here or on another broker."""
@@ -214,16 +226,40 @@ class Persister:
         """Read a state without its batches; `done` gets a `PartitionResult` or the KafkaError."""
         partition = summary.PartitionData(partition=key.partition, leader_epoch=-1)
         topic = summary.ReadStateSummaryData(topic_id=key.topic_id, partitions=[partition])
-        self._ask(key, summary.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic]), done)
+        request = summary.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic])
+        self._ask(_Question(key, request, done))
 
     # -- requests
 
-    def _ask(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int = 0) -> None:
+    def _ask_in_order(self, question: _Question) -> None:
+        waiting = self._waiting.get(question.key)
+        if waiting is not None:
+            waiting.append(question)
+        else:
+            self._waiting[question.key] = deque()
+            self._ask_next(question)
+
+    def _ask_next(self, question: _Question) -> None:
+        def answered(result: Any) -> None:
+            waiting = self._waiting[question.key]
+            if waiting:
+                self._runtime.loop.call_soon(self._ask_next, waiting.popleft())
+            else:
+                del self._waiting[question.key]
+            question.done(result)
+
+        self._ask(question._replace(done=answered))
+
+    def _ask(self, question: _Question, attempt: int = 0) -> None:
+        key, request, done, is_over = question
+        if is_over():
+            return done(KafkaError(ErrorCode.NOT_COORDINATOR))
+
         def answered(response: Any) -> None:
             result = _result(response)
             if isinstance(result, KafkaError) and result.code in _RETRIABLE and attempt < len(_RETRY_SECONDS):
                 if not self._closed:
-                    self._retry_later(key, request, done, attempt)
+                    self._retry_later(question, attempt)
             else:
                 done(result)
 
@@ -243,7 +279,7 @@ class Persister:
             driver.ask(request, 0, answered)
             return None
 
-        self._coordinators.ensure_topic(ask)
+        return self._coordinators.ensure_topic(ask)
 
     def _leader(self, key: SharePartitionKey) -> int:
         """The broker that coordinates a share partition."""
@@ -251,10 +287,10 @@ class Persister:
         topic = self._runtime.image.topics.get(states.topic)
         return NO_LEADER if topic is None else topic.partitions[states.partition_of(key.text)].leader
 
-    def _retry_later(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
+    def _retry_later(self, question: _Question, attempt: int) -> None:
         def retry_now() -> None:
             self._retries.discard(retry)
-            self._ask(key, request, done, attempt + 1)
+            self._ask(question, attempt + 1)
 
         retry = self._runtime.loop.call_later(_RETRY_SECONDS[attempt], retry_now)
         self._retries.add(retry)
