@@ -44,6 +44,8 @@ class Connections:
         self._waiting: dict[int, Exchange] = {}
         #: Node -> the end of its backoff.
         self._pauses: dict[int, int] = {}
+        #: The end of the pause of all nodes.
+        self._pause_of_all = 0
 
     def has_timed_out(self, node_id: int, now_ms: int) -> bool:
         """Return True if the request to this node has timed out."""
@@ -55,8 +57,8 @@ class Connections:
         return node_id in self._waiting and not self.has_timed_out(node_id, now_ms)
 
     def is_pausing(self, node_id: int, now_ms: int) -> bool:
-        """Return True if this node is in backoff after a failed request."""
-        return now_ms < self._pauses.get(node_id, now_ms)
+        """Return True if this node is in backoff after a failed request, or all nodes are."""
+        return now_ms < max(self._pause_of_all, self._pauses.get(node_id, now_ms))
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return not self.is_waiting(node_id, now_ms) and not self.is_pausing(node_id, now_ms)
@@ -98,6 +100,10 @@ class Connections:
         """Start the node's backoff."""
         self._pauses[node_id] = now_ms + self._backoff_ms
 
+    def pause_all(self, end_ms: int) -> None:
+        """Send no request before `end_ms`, unless the role changes."""
+        self._pause_of_all = end_ms
+
     def reset(self, node_id: int) -> None:
         """Forget the request to a node and its backoff."""
         self._waiting.pop(node_id, None)
@@ -107,9 +113,10 @@ class Connections:
         """Forget all requests and backoffs: the role changed, and the old role's responses are no longer valid."""
         self._waiting.clear()
         self._pauses.clear()
+        self._pause_of_all = 0
 
     def deadline_ms(self, now_ms: int) -> int | None:
         """Return the next future timeout or end of a backoff; None if there is none."""
         ends = [exchange.sent_ms + self.timeout_ms for exchange in self._waiting.values()]
-        ends += self._pauses.values()
-        return min([end for end in ends if end > now_ms], default=None) if ends else None
+        ends += [*self._pauses.values(), self._pause_of_all]
+        return min([end for end in ends if end > now_ms], default=None)

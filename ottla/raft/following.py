@@ -175,12 +175,15 @@ class Following:
             self._member.effects.append(Sync())
 
     def failed(self) -> None:
-        """The fetched data could not be stored: back off from the leader, then start again."""
+        """The fetched data could not be stored: start again after a while.
+
+        No other server is asked: it would send the same, and the disk may be full.
+        """
         member, role = self._member, self._member.role
         if isinstance(role, Follower):
             role.is_applying = False
             role.fetching = None
-            member.connections.pause(role.leader_id, member.now_ms)
+            member.connections.pause_all(member.now_ms + member.settings.fetch_timeout_ms // 2)
 
     def truncated(self, end_offset: int) -> None:
         """The log was truncated to `end_offset`: undo the voter changes after it."""

@@ -49,6 +49,7 @@ class _Follower:
         self.sync = MetadataSync(lambda: 0, lambda _: None, lambda _: None)
         self.followed = FollowedLog(self.log, self.files, self.images, self.sync, self.place.clock)
         self.data, self.ends, self.end = data, topic_ends, start
+        self.sizes = [batch.header.size for batch in read(data)]
 
     def append(self, data: bytes, epoch: int = 1) -> Any:
         return self.followed.append(AppendReplicated(epoch, data))
@@ -89,9 +90,17 @@ def test_nothing_is_appended_of_what_is_damaged_or_does_not_continue_the_log(fol
 
 
 def test_a_disk_that_takes_no_records_is_a_failed_append(follower: _Follower, caplog: pytest.LogCaptureFixture) -> None:
-    follower.place.disk.fill(follower.place.disk._used())
-    assert follower.append(follower.data) == AppendFailed()
-    assert "cannot append the leader's metadata at offset 0: " in caplog.text
+    disk = follower.place.disk
+    data = [follower.data[: follower.sizes[0]], follower.data[follower.sizes[0] :]]
+    for batches in data:
+        caplog.clear()
+        disk.fill(disk._used())
+        for _ in range(3):
+            assert follower.append(batches) == AppendFailed()
+        [line] = caplog.messages
+        assert line.startswith(f"cannot append the leader's metadata at offset {follower.log.end_offset}: ")
+        disk.fill(None)
+        assert isinstance(follower.append(batches), EntriesAppended)
 
 
 def test_a_cut_takes_the_metadata_back(follower: _Follower) -> None:

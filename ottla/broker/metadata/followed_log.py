@@ -43,6 +43,8 @@ class FollowedLog:
         self._images = images
         self._sync = sync
         self._clock = clock
+        #: The last logged reason why nothing can be appended; "" while it can.
+        self._failure = ""
 
     def append(self, effect: AppendReplicated) -> Event:
         """Append the leader's batches. OttlaError or ValueError for a record that this release does not know."""
@@ -51,8 +53,13 @@ class FollowedLog:
         try:
             log.append(effect.batches, leader_epoch=effect.epoch, now_ms=self._clock.now_ms(), origin=Origin.REPLICA)
         except (KafkaError, OSError) as error:
-            _log.error("cannot append the leader's metadata at offset %d: %s", offset, error)
+            failure = f"cannot append the leader's metadata at offset {offset}: {error}"
+            if failure != self._failure:
+                # A disk may be full for hours.
+                _log.error("%s; will retry", failure)
+            self._failure = failure
             return AppendFailed()
+        self._failure = ""
         if log.end_offset == offset:
             return AppendFailed()
         data = log.read(offset, len(effect.batches), end_offset=log.end_offset).bytes()

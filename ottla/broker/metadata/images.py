@@ -23,7 +23,7 @@ Subscriber = Callable[[Image, Image], None]
 
 
 def raise_error(error: Exception) -> None:
-    """Raise it: as a callback of the loop, for whoever handles the loop's errors."""
+    """Raise it; as a callback, it reaches the handler of the loop's errors."""
     raise error
 
 
@@ -40,7 +40,7 @@ class Images:
         self._uncommitted: deque[tuple[int, Image]] = deque()
         self._subscribers: list[Subscriber] = []
         #: Called with what a subscriber raises.
-        self.on_error: Callable[[Exception], None] = raise_error
+        self.on_error: Callable[[Exception], object] = raise_error
 
     def load(self, loaded: LoadedMetadata) -> None:
         """Take the loaded metadata. The snapshot is committed; the commit of the log behind it is not known yet."""
