@@ -328,6 +328,9 @@ class _TemporaryFile(HostFile):
     def sync(self) -> None:
         pass
 
+    def mark(self, on: bool) -> None:
+        pass
+
 
 class _TemporaryDisk(HostDisk):
     """The machine's file system without syncs, for a directory that does not outlive the node."""

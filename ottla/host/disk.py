@@ -2,6 +2,8 @@
 
 Rules:
 - No buffering of our own: when `write` returns, the data is in the kernel and survives the death of this process.
+- A file's mark is its owner's right to execute it: one system call sets it, also on a full disk and without a free
+  descriptor.
 - A file closes itself when its last reference goes, so a deleted segment stays readable for a fetch that still holds a
   slice of it.
 """
@@ -9,6 +11,7 @@ Rules:
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Sequence
@@ -90,6 +93,15 @@ class HostFile:
         except OSError as error:
             self._add_name(error)
             raise
+
+    def mark(self, on: bool) -> None:
+        mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+        # Fails for a file of another user, for example.
+        with suppress(OSError):
+            os.fchmod(self._fd, mode | stat.S_IXUSR if on else mode & ~stat.S_IXUSR)
+
+    def is_marked(self) -> bool:
+        return bool(os.fstat(self._fd).st_mode & stat.S_IXUSR)
 
     def descriptor(self) -> int | None:
         return self._fd

@@ -53,6 +53,11 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when the file's bytes and size survive a power failure."""
 
+    def mark(self, on: bool) -> None:
+        """Set or clear a mark that stays with the file when this process dies, as well as the file system allows."""
+
+    def is_marked(self) -> bool: ...
+
     def descriptor(self) -> int | None:
         """Return the file descriptor for sendfile; None on a disk without one."""
 

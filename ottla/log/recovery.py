@@ -3,6 +3,7 @@
 Rules:
 - After a crash everything from the segment of the recovery point on is read. The log ends before the first batch that
   is cut off, has a wrong CRC or an offset that does not rise; later segments are removed.
+- Before that, a file whose last sync did not succeed is written again: the kernel may show what is not on the disk.
 - Each byte is read once, a megabyte at a time. The indexes, epochs and producers of this part are rebuilt; before it,
   the files are trusted. An index that is missing or cannot be right is rebuilt from its segment.
 - Files of unfinished work (`.deleted`, `.cleaned`) are removed. A `.swap` is complete and replaces the original, unless
@@ -37,6 +38,7 @@ from ottla.log.path import (
 from ottla.log.producer.snapshot import Snapshots
 from ottla.log.segment.index import RELATIVE_OFFSET_MAX
 from ottla.log.segment.segment import Segment
+from ottla.log.segment.unsynced import write_again
 from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, MAGIC, BatchHeader
 from ottla.wire.checksum import crc32c
 
@@ -68,6 +70,8 @@ def load(
             # The node died before the checkpoint was written: only the batches still have the epochs.
             recovery_point = 0
     _open_segments(log, files, now_ms)
+    if not clean:
+        _write_unsynced_again(log)
     snapshots, was_there = log.snapshots.offsets, bool(log.segments)
     damaged = _rebuild_missing_indexes(log, files, recovery_point, clean)
     if damaged is not None:
@@ -256,6 +260,12 @@ def _open_segments(log: "Log", files: Mapping[str, tuple[int, str, str]], now_ms
         segment.rebuild = partial(rebuild_indexes, segment)
         segment.offset_index.rebuild = segment.time_index.rebuild = partial(_fill_indexes, segment)
     log.bases = bases
+
+
+def _write_unsynced_again(log: "Log") -> None:
+    for segment in log.segments:
+        if segment.file.is_marked():
+            write_again(segment)
 
 
 def _rebuild_missing_indexes(

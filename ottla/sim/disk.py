@@ -30,11 +30,12 @@ class Crashed(BaseException):
 class _Inode:
     """A file's bytes, independent of its names."""
 
-    __slots__ = ("content", "durable", "failed", "pending")
+    __slots__ = ("content", "durable", "failed", "marked", "pending")
 
     def __init__(self) -> None:
         #: A sync of the volume failed to write this file, and no sync of the file has reported it yet.
         self.failed = False
+        self.marked = False
         #: The content that readers see.
         self.content = bytearray()
         #: The content that survives a crash.
@@ -120,13 +121,24 @@ class SimFile:
 
     def sync(self) -> None:
         inode = self._alive()
-        self._disk.effect()
+        try:
+            self._disk.effect()
+        except Crashed:
+            if self._disk.fails_when_killed:
+                inode.lose(self._disk.rng)
+            raise
         if self._disk.sync_fails():
             inode.lose(self._disk.rng)
         elif not inode.failed:
             return inode.keep()
         inode.failed = False
         raise OSError(errno.EIO, "the simulated disk could not write")
+
+    def mark(self, on: bool) -> None:
+        self._alive().marked = on
+
+    def is_marked(self) -> bool:
+        return self._alive().marked
 
     def descriptor(self) -> int | None:
         return None
@@ -178,6 +190,8 @@ class SimDisk:
         self.crash_at: int | None = None
         #: How many of the next syncs fail.
         self.syncs_to_fail = 0
+        #: Whether a file's sync that the planned crash interrupts fails, so that no process learns of it.
+        self.fails_when_killed = False
         #: True if a sync has failed since the last crash.
         self.has_failed = False
         #: Whether `sync_volume` may be used, and how often it was.

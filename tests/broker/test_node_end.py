@@ -51,6 +51,8 @@ def test_a_log_that_opens_is_committed_and_one_that_does_not_is_closed(monkeypat
 
     def loads(driver: RaftDriver) -> None:
         load(driver)
+        # The first flush of the second start fails.
+        place.disk.syncs_to_fail = len(opened)
         opened.append(driver.log)
 
     monkeypatch.setattr(RaftDriver, "load", loads)
@@ -59,7 +61,6 @@ def test_a_log_that_opens_is_committed_and_one_that_does_not_is_closed(monkeypat
     assert list(log.image.topics) == ["a"]
     assert log.image is log.decided
     log.close()
-    place.disk.syncs_to_fail = 1
     with pytest.raises(OSError, match=r"."):
         MetadataLog.open(place.disk, place.settings, store, place.clock, place.rng)
     assert [each.closed for each in opened] == [True, True]

@@ -97,6 +97,7 @@ class History:
         machine, rng = self.machine, self.random
         how = rng.choice(["stop", "moment", "effect", "effect", "effect", *(["failed sync"] if self.power else [])])
         until_ms = machine.clock.monotonic_ms() + rng.randrange(_LIFE_MS_MAX)
+        machine.disk.fails_when_killed = self.power
         if how == "effect":
             machine.disk.crash_at = machine.disk.effects + rng.randrange(_EFFECTS_MAX)
         try:
@@ -123,7 +124,7 @@ class History:
         machine.run(lambda: machine.clock.monotonic_ms() >= until_ms)
 
     def _die(self, how: str) -> None:
-        if self.power and (how in ("stop", "failed sync") or self.random.random() < 0.7):
+        if self.power and (how == "stop" or self.random.random() < 0.7):
             # What a clean stop leaves is durable: the power may go behind it.
             self.machine.power_off()
         else:

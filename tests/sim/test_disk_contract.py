@@ -208,3 +208,18 @@ def test_the_errors_of_the_machines_disk_name_the_file() -> None:
             fail()
         assert str(caught.value).endswith(": '/dev/full'")
     file.close()
+
+
+def test_a_mark_stays_with_the_file(place: Place) -> None:
+    path = f"{place.path}/a"
+    file = place.disk.open(path, create=True)
+    assert not file.is_marked()
+    file.mark(True)
+    file.mark(True)
+    file.close()
+    place.disk.rename(path, f"{place.path}/b")
+    file = place.disk.open(f"{place.path}/b")
+    assert file.is_marked()
+    file.mark(False)
+    assert not file.is_marked()
+    file.close()

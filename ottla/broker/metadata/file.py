@@ -106,6 +106,8 @@ class MetadataFiles:
     def open_log(self, settings: LogSettings, now_ms: int, snapshot_end_offset: int) -> Log:
         """Open the log, truncated at the first corrupt batch. Batches before the snapshot are durable."""
         make_durable_directory(self._disk, self._path)
+        # The last process may have died after it renamed its vote or a snapshot, and before the sync.
+        self._disk.sync_directory(self._path)
         log = Log.open(
             self._disk,
             self._path,

@@ -75,6 +75,9 @@ class Opening:
 def read_checkpoints(disk: Disk, directory: Directory) -> None:
     """Read the checkpoints of the last run, and remove its clean shutdown marker."""
     directory.clean, _ = checkpoint.take_clean_shutdown(disk, directory.path)
+    if not directory.clean:
+        # The last process may have died after a rename and before its sync.
+        disk.sync_directory(directory.path)
     for name, attribute in (
         (checkpoint.RECOVERY_POINTS, "points"),
         (checkpoint.START_OFFSETS, "starts"),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Buffer, Disk, File
 from ottla.log.path import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, offset_name
+from ottla.log.segment import unsynced
 from ottla.log.segment.aborted import TransactionIndex
 from ottla.log.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from ottla.log.setting import LogSettings
@@ -76,6 +77,7 @@ class Segment:
         "rebuild",
         "size",
         "suffix",
+        "sync_failed",
         "time_index",
         "transaction_index",
     )
@@ -110,6 +112,8 @@ class Segment:
         #: Were the indexes rebuilt, so that their files may be stale? `damage`: why a rebuild failed.
         self.indexes_rebuilt = False
         self.damage: str | None = None
+        #: Has a sync of the file failed? Later ones fail, too.
+        self.sync_failed = False
         #: The greatest timestamp of the first batch, where time-based rolling begins to count; None until it is known.
         self.first_timestamp: int | None = None
         self.created_ms = now_ms
@@ -382,13 +386,13 @@ class Segment:
         if self.file.size() != position:
             self.file.truncate(position)
             # Make it durable: a later crash must not bring old batches back behind new ones.
-            self.file.sync()
+            self.sync()
         self.size = position
         self.forget_tail()
 
     def sync(self) -> None:
         """Make the file durable. Called on a thread; it uses only the descriptor."""
-        self.file.sync()
+        unsynced.sync(self)
 
     @property
     def is_small(self) -> bool:
