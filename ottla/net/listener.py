@@ -198,10 +198,10 @@ class ListeningSocket:
         refused_seconds = self._gate.enter(address)
         if refused_seconds is not None:
             return self._refuse(sock, refused_seconds)
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(sock)
         try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock)
             connection = (self._connection or Connection)(
                 sock,
                 self._loop,
@@ -213,7 +213,7 @@ class ListeningSocket:
                 self.name,
             )
         except OSError:
-            # The peer was gone before getpeername.
+            # The peer was gone before: macOS then refuses the options, and getpeername fails anywhere.
             sock.close()
             self._gate.leave(address)
         else:

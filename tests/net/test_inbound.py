@@ -337,8 +337,9 @@ def test_of_two_mutes_the_later_end_counts(served: Served, first: float, second:
         assert sock.fileno() >= 0
 
 
+@pytest.mark.parametrize("step", ["Connection", "keep_alive"])
 def test_a_peer_that_has_gone_before_it_has_a_name_gives_its_place_back(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     inside: list[str] = []
 
@@ -354,7 +355,7 @@ def test_a_peer_that_has_gone_before_it_has_a_name_gives_its_place_back(
         raise OSError("not connected any more")
 
     served = Served(loop, gate=Counting())
-    monkeypatch.setattr(listener, "Connection", gone)
+    monkeypatch.setattr(listener, step, gone)
     with served.client() as sock:
         served.until(lambda: _is_closed(sock))
     assert inside == []
