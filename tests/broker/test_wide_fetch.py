@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -200,6 +201,42 @@ def test_a_fetch_in_steps_that_waits_ends_with_the_next_one_and_with_its_client(
         if not any(partition.waiting for partition in seen.values()):
             break
         client.ask(ApiVersionsRequest(), 0)
+    assert [index for index, partition in seen.items() if partition.waiting] == []
+
+
+@pytest.mark.usefixtures("stepwise")
+def test_a_client_that_leaves_while_its_answer_is_built_leaves_nothing_that_waits(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = _made(node)
+    seen: dict[int, Partition] = {}
+    look, news = Partition.read, fetch.ParkedFetch._add_news
+
+    def appended(self: Partition, *args: int, **more: bool) -> object:
+        if self.tp.topic == topic:
+            if self.tp.partition == 10 and 10 not in seen:
+                # Behind the steps of the first attempt, which has seen nothing of it.
+                client.send(request, 9)
+            seen[self.tp.partition] = self
+        return look(self, *args, **more)
+
+    def left(self: fetch.ParkedFetch, *args: Any) -> Any:
+        if self._is_answering:
+            self.call.connection.close("it left")
+        return news(self, *args)
+
+    data = PartitionProduceData(index=0, records=build([(1, None, b"v", [])]))
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    monkeypatch.setattr(Partition, "read", appended)
+    monkeypatch.setattr(fetch.ParkedFetch, "_add_news", left)
+    with WireClient(node.bootstrap_servers) as other:
+        other.send(_waiting(topic), 12)
+        assert client.receive(0, 9).responses[0].partition_responses[0].error_code == 0
+        with pytest.raises(ConnectionError):
+            other.receive_frame()
+    for _ in range(10):
+        client.ask(ApiVersionsRequest(), 0)
+    assert len(seen) == _PARTITIONS
     assert [index for index, partition in seen.items() if partition.waiting] == []
 
 

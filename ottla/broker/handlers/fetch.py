@@ -145,7 +145,12 @@ class ParkedFetch:
             return response
         # Appends between the steps woke no fetch, so read again now that this one is parked.
         later = self.park()
-        response = yield from self._attempt_in_steps()
+        try:
+            response = yield from self._attempt_in_steps()
+        except BaseException:
+            # The client is gone, or the fetch has failed.
+            self._leave()
+            raise
         if response is not None:
             self._resolve(response)
         return later
@@ -334,16 +339,20 @@ class ParkedFetch:
         self._resolve(response)
 
     def _resolve(self, response: FetchResponse) -> None:
-        assert self._timer is not None
         assert self.later is not None
-        self._timer.cancel()
+        self._leave()
+        if not self.later.resolved:
+            self.later.resolve(response)
+
+    def _leave(self) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
         # A timer that has run would keep this object alive through its callback.
         self._timer = None
         wake = self._try
         for partition in self._waits_at:
             partition.waiting.pop(wake, None)
-        if not self.later.resolved:
-            self.later.resolve(response)
 
 
 def _unknown_topic_error(node: BrokerNode, wanted: CachedPartition) -> ErrorCode:
