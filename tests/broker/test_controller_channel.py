@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.broker.controllers.channel import ControllerChannel, Question
 from ottla.controller.decision import unlimited
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.net.peer import Peer
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatResponse
 
 _NODE = 1
 
@@ -73,3 +76,44 @@ def test_a_request_in_time_is_asked_again() -> None:
     done(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller"))
     scene.pass_time(0.1)
     assert (len(scene.asked), scene.told) == (2, [])
+
+
+class _Elsewhere(_Scene):
+    """The active controller is another node, whose answers are the test's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leader = Peer(2, "other", 9093)
+        #: The requests that are not answered yet, with their callbacks.
+        self.sent: list[tuple[Any, Any]] = []
+
+    def _dial(self, peer: Peer) -> Any:
+        return SimpleNamespace(ask=lambda request, done, timeout_ms: self.sent.append((request, done)))
+
+
+def test_a_request_that_no_envelope_can_hold_is_answered_and_keeps_no_other_waiting() -> None:
+    scene = _Elsewhere()
+
+    def wrap() -> Any:
+        raise OttlaError("the request cannot be written")
+
+    scene.channel.ask(Question("", scene.told.append, 0, unlimited, wrap), 60_000)
+    [answer] = scene.told
+    assert answer.code == ErrorCode.UNKNOWN_SERVER_ERROR and "cannot be written" in answer.message
+    scene.channel.ask(Question("the next", scene.told.append, 0, unlimited), 60_000)
+    assert [request for request, _ in scene.sent] == ["the next"]
+    assert [seconds for seconds, _ in scene.timers] == [60]
+
+
+def test_an_error_in_what_an_answer_calls_keeps_no_other_request_waiting() -> None:
+    scene = _Elsewhere()
+
+    def failing(answer: Any) -> None:
+        raise ValueError("a mistake")
+
+    for request, done in (("first", failing), ("next", scene.told.append)):
+        scene.channel.ask(Question(request, done, 0, unlimited), 60_000)
+    [(_, done)] = scene.sent
+    with pytest.raises(ValueError, match="a mistake"):
+        done(BrokerHeartbeatResponse())
+    assert [request for request, _ in scene.sent] == ["first", "next"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.decision import MutationQuota
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.net.peer import NotOffered, Peer, Unanswered
 from ottla.wire.schema import fields
 
@@ -172,9 +172,10 @@ class ControllerChannel:
             self._peer, self._outbound = leader, self._dial(leader)
         try:
             request = question.request if question.wrap is None else question.wrap()
-        except KafkaError as error:
+        except (KafkaError, OttlaError) as error:
             # The others must not wait for a request that cannot be sent.
-            return self._end(question, error)
+            failure = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return self._end(question, failure)
         self._sent = question
 
         def answered(answer: Any) -> None:
@@ -182,8 +183,10 @@ class ControllerChannel:
                 # The channel was closed in the meantime, which has answered every request.
                 return
             self._sent = None
-            self._answered(question, answer)
-            self._pump()
+            try:
+                self._answered(question, answer)
+            finally:
+                self._pump()
 
         self._outbound.ask(request, answered, timeout_ms=self._request_timeout_ms)
 
