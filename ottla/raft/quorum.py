@@ -122,6 +122,12 @@ class Quorum:
         return isinstance(self._member.role, Leader)
 
     @property
+    def is_applying(self) -> bool:
+        """Whether the driver is still to store what was fetched."""
+        role = self._member.role
+        return isinstance(role, Follower) and role.is_applying
+
+    @property
     def epoch(self) -> int:
         return self._member.role.epoch
 

@@ -1,5 +1,6 @@
 """Snapshots that a follower fetches: what a crash, or another leader, leaves of them."""
 
+import errno
 from concurrent.futures import Future
 from functools import partial
 from random import Random
@@ -17,7 +18,8 @@ from ottla.broker.metadata.log_view import MetadataLogView
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.log.log import LogSettings
 from ottla.raft.checkpoint import Membership, SnapshotId, checkpoint_name, encode_checkpoint
-from ottla.raft.event import InstallFailed, SnapshotInstalled
+from ottla.raft.effect import InstallSnapshot, WriteSnapshotPiece
+from ottla.raft.event import InstallFailed, SnapshotInstalled, TimerExpired
 from ottla.raft.log_view import check_fetch
 from ottla.raft.voters import VoterHistory
 from ottla.sim.disk import SimDisk
@@ -180,3 +182,30 @@ def test_a_fetched_snapshot_that_is_damaged_is_removed(place: Place) -> None:
     driver.run_thread()
     assert driver.events == [InstallFailed()]
     assert not [name for name in place.disk.list(PARTITION) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_snapshot_that_has_no_room_is_fetched_again_later(
+    place: Place, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, stepped = _Driver(place), list[object]()
+    events: list[object] = [TimerExpired()]
+
+    def full(*_: Any) -> None:
+        raise OSError(code, "no")
+
+    def step(event: object, now_ms: int) -> list[object]:
+        stepped.append(event)
+        effects = [WriteSnapshotPiece(driver.snapshot, 0, b"all of it"), InstallSnapshot(driver.snapshot)]
+        return effects if event is events[0] else []
+
+    raft: Any = object.__new__(RaftDriver)
+    raft.quorum = SimpleNamespace(step=step, is_applying=False)
+    raft._clock, raft.sync, raft._followed, raft.on_stepped = place.clock, driver.sync, driver._followed, lambda: None
+    monkeypatch.setattr(driver.files, "write_piece", full)
+    raft.step(events[0])
+    failure = driver.sync.failure
+    if code == errno.EIO:
+        assert failure is not None and stepped == events
+    else:
+        assert failure is None and stepped == [*events, InstallFailed()]

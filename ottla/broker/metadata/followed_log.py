@@ -1,6 +1,7 @@
 """Changes to the metadata log on behalf of another leader: append, truncate, restart behind a snapshot.
 
-Each method takes an effect of the quorum's machine and returns the event to report to it.
+Each method takes an effect of the quorum's machine and returns the event to report to it, if any. A full disk is no
+failure of the node: what has no room is fetched again later.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import image_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ports import Clock
+from ottla.log.durability import HARMLESS_ERRORS
 from ottla.log.log import Log, Origin
 from ottla.metadata.image import Image
 from ottla.raft.checkpoint import BrokenCheckpoint, Membership, SnapshotId
-from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, TruncateLog
+from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, TruncateLog, WriteSnapshotPiece
 from ottla.raft.event import (
     AppendFailed,
     EntriesAppended,
@@ -53,11 +55,7 @@ class FollowedLog:
         try:
             log.append(effect.batches, leader_epoch=effect.epoch, now_ms=self._clock.now_ms(), origin=Origin.REPLICA)
         except (KafkaError, OSError) as error:
-            failure = f"cannot append the leader's metadata at offset {offset}: {error}"
-            if failure != self._failure:
-                # A disk may be full for hours.
-                _log.error("%s; will retry", failure)
-            self._failure = failure
+            self._complain(f"cannot append the leader's metadata at offset {offset}: {error}")
             return AppendFailed()
         self._failure = ""
         if log.end_offset == offset:
@@ -65,6 +63,12 @@ class FollowedLog:
         data = log.read(offset, len(effect.batches), end_offset=log.end_offset).bytes()
         self._images.follow(offset)
         return EntriesAppended(log.end_offset, len(data), changes_in(data))
+
+    def _complain(self, failure: str) -> None:
+        if failure != self._failure:
+            # A disk may be full for hours.
+            _log.error("%s; will retry", failure)
+        self._failure = failure
 
     def truncate(self, effect: TruncateLog) -> Event:
         """Truncate the log at the point where it diverges from the leader's."""
@@ -78,6 +82,17 @@ class FollowedLog:
         self._sync.cut()
         self._images.truncate()
         return LogTruncated(log.end_offset)
+
+    def write_piece(self, effect: WriteSnapshotPiece) -> Event | None:
+        """Write a piece of the leader's snapshot; None if it is written."""
+        try:
+            self._files.write_piece(effect.snapshot, effect.position, effect.data)
+        except OSError as error:
+            if error.errno not in HARMLESS_ERRORS:
+                raise
+            self._complain(f"cannot write the snapshot {effect.snapshot} of the leader: {error}")
+            return InstallFailed()
+        return None
 
     def read(self, snapshot: SnapshotId) -> ReadSnapshot:
         """Read the fetched snapshot, on any thread: that takes seconds if it is large.

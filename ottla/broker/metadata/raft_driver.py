@@ -282,13 +282,17 @@ class RaftDriver:
             case AnswerSnapshot():
                 self.network.answer(effect.ticket, self._followed.snapshot_fetched(effect))
             case WriteSnapshotPiece():
-                self.files.write_piece(effect.snapshot, effect.position, effect.data)
+                event = self._followed.write_piece(effect)
+                if event is not None:
+                    self.step(event)
             case AppendReplicated():
                 self._follow(partial(self._followed.append, effect))
             case TruncateLog():
                 self._follow(partial(self._followed.truncate, effect))
             case InstallSnapshot():
-                self._install(effect.snapshot)
+                if self.quorum.is_applying:
+                    # Otherwise its last piece had no room.
+                    self._install(effect.snapshot)
 
     def _follow(self, change: Callable[[], Event]) -> None:
         """Change the log on behalf of its leader."""
