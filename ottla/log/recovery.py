@@ -4,6 +4,7 @@ Rules:
 - After a crash everything from the segment of the recovery point on is read. The log ends before the first batch that
   is cut off, has a wrong CRC or an offset that does not rise; later segments are removed.
 - Before that, a file whose last sync did not succeed is written again: the kernel may show what is not on the disk.
+- With `flush.messages`, the records that are found beyond the recovery point are synced before they are visible.
 - Each byte is read once, a megabyte at a time. The indexes, epochs and producers of this part are rebuilt; before it,
   the files are trusted. An index that is missing or cannot be right is rebuilt from its segment.
 - Files of unfinished work (`.deleted`, `.cleaned`) are removed. A `.swap` is complete and replaces the original, unless
@@ -90,6 +91,8 @@ def load(
     log.end_offset = log.active.next_offset()
     log.start_offset = max(log_start_offset, log.bases[0])
     log.recovery_point = log.end_offset if clean else min(recovery_point, log.end_offset)
+    if not clean and log.must_flush:
+        _sync_records(log)
     log.epochs.truncate_end(log.end_offset)
     log.epochs.truncate_start(log.start_offset)
     log.stage_epoch_checkpoint()
@@ -266,6 +269,16 @@ def _write_unsynced_again(log: "Log") -> None:
     for segment in log.segments:
         if segment.file.is_marked():
             write_again(segment)
+
+
+def _sync_records(log: "Log") -> None:
+    """Make what recovery found durable, as `flush.messages` asks for: from now on it is visible.
+
+    The recovery point stays: the epochs and indexes are not durable.
+    """
+    for segment in log.segments[max(0, bisect_right(log.bases, log.recovery_point) - 1) :]:
+        segment.sync()
+    log.disk.sync_directory(log.path)
 
 
 def _rebuild_missing_indexes(

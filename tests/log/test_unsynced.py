@@ -5,6 +5,7 @@ durable.
 """
 
 import random
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,10 @@ from ottla.wire.batch import build, read
 
 _TP = TopicPartition("t", 0)
 _NOW = 1_000_000
-_SETTINGS = LogSettings(segment_bytes=2000, segment_index_bytes=1200, max_message_bytes=1900)
+
+
+def _settings(**more: Any) -> LogSettings:
+    return LogSettings(segment_bytes=2000, segment_index_bytes=1200, max_message_bytes=1900, **more)
 
 
 def _disk(seed: int) -> SimDisk:
@@ -32,8 +36,8 @@ def _disk(seed: int) -> SimDisk:
     return disk
 
 
-def _open(disk: SimDisk) -> tuple[Store, Log]:
-    store = Store.open(disk, ["/d"], node_id=1, now_ms=_NOW, settings_of=lambda _: _SETTINGS)
+def _open(disk: SimDisk, settings: LogSettings | None = None) -> tuple[Store, Log]:
+    store = Store.open(disk, ["/d"], node_id=1, now_ms=_NOW, settings_of=lambda _: settings or _settings())
     return store, store.get(_TP) or store.create("t", Uuid(bytes(15) + b"\7"), 0)
 
 
@@ -153,3 +157,36 @@ def test_a_recovery_point_that_was_lowered_by_a_killed_process_is_durable_before
     disk.crash()
     store, log = _open(disk)
     assert store._directory("/d").points[_TP] == 3
+
+
+@pytest.mark.parametrize("flush_messages", [1, 5])
+@pytest.mark.parametrize("first", [0, 7])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_record_that_recovery_shows_survives_a_power_failure(seed: int, first: int, flush_messages: int) -> None:
+    disk, settings = _disk(seed), _settings(flush_messages=flush_messages)
+    store, log = _open(disk, settings)
+    log.flush()
+    log.restart_at(first, _NOW)
+    _append(log, 1)
+    log.roll(_NOW)
+    _append(log, 4)
+    store.abandon()
+    disk.kill()
+    store, log = _open(disk, settings)
+    assert log.visible_end_offset == first + 5
+    store.abandon()
+    disk.crash()
+    _, log = _open(disk, settings)
+    assert log.end_offset == first + 5
+
+
+def test_recovery_syncs_nothing_that_flush_messages_does_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, settings = _disk(1), _settings(flush_messages=6)
+    store, log = _open(disk, settings)
+    log.flush()
+    _append(log, 5)
+    store.abandon()
+    disk.kill()
+    monkeypatch.setattr(Segment, "sync", lambda segment: pytest.fail("a sync"))
+    _, log = _open(disk, settings)
+    assert log.end_offset == 5
