@@ -49,6 +49,7 @@ class Directory:
         "lowered",
         "path",
         "points",
+        "stale",
         "starts",
         "watermarks",
         "writing",
@@ -69,6 +70,8 @@ class Directory:
         self.starts: dict[TopicPartition, int] = {}
         self.watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Partitions whose log went, so that the checkpoints on disk may still name it.
+        self.stale: set[TopicPartition] = set()
         #: Held while a checkpoint is written, by the loop or a thread.
         self.writing = threading.Lock()
         #: Counts how often recovery points were lowered: recovery points noted earlier must not be written any more.

@@ -41,6 +41,7 @@ class NewLog:
 
     def begin(self) -> "NewLog":
         """Create the directory and the files. Raises OSError if the disk fails; the call may be repeated."""
+        self._store.forget_earlier(self.tp, self._directory)
         path = f"{self._directory.path}/{self.tp}"
         found = read_topic_id(self._disk, path)
         if NO_UUID not in (found, self.topic_id) and found != self.topic_id:
@@ -53,6 +54,7 @@ class NewLog:
         """Add the log to the store."""
         assert self._log is not None, "begin comes first"
         self._store.adopt(self.tp, self._log, self._directory)
+        self._directory.watermarks.pop(self.tp, None)
         if self._directory.cleaner_offsets.pop(self.tp, None) is not None:
             # Left over from a deleted topic of the same name. If it stays in the file, the next write leaves it out.
             with suppress(OSError):

@@ -22,8 +22,9 @@ from contextlib import suppress
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.log import checkpoint
+from ottla.log.directory.checkpoints import Checkpoints
 from ottla.log.directory.closing import close_logs
-from ottla.log.directory.directory import Directories, Directory, LockingDisk
+from ottla.log.directory.directory import Directory, LockingDisk
 from ottla.log.directory.new_log import NewLog
 from ottla.log.directory.opening import Opening, PendingLogs, await_logs, begin, read_checkpoints, sort_copies
 from ottla.log.log import Log
@@ -35,15 +36,12 @@ _NAME_MAX = 255
 _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
 
 
-class Store(Directories):
+class Store(Checkpoints):
     """The logs of a node. `Store.open` creates it; the node closes it."""
 
     def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
-        self._disk = disk
+        super().__init__(disk)
         self._settings_of = settings_of
-        super().__init__()
-        self._logs: dict[TopicPartition, Log] = {}
-        self._home: dict[TopicPartition, Directory] = {}
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
         #: Partition -> target directory of the moves that the last run did not finish; their copies were removed.
@@ -123,6 +121,9 @@ class Store(Directories):
                 self.fail(directory.path, error)
         for tp, copies in found_logs.items():
             self._choose(tp, copies, named)
+        for directory in self._online():
+            known = {*directory.points, *directory.starts, *directory.watermarks}
+            directory.stale = {tp for tp in known if self._home.get(tp) is not directory}
         self._loaded = True
 
     # ---- queries
@@ -184,6 +185,7 @@ class Store(Directories):
         log, home = self._logs.pop(tp), self._home.pop(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
+        home.stale.add(tp)
         now_ms = self._now_ms if now_ms is None else now_ms
         target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
         log.discard()
@@ -222,6 +224,7 @@ class Store(Directories):
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
+        self.forget_earlier(tp, directory)
         log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
         log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
         # The directory must survive a crash, so that the next start begins the move again.
@@ -242,10 +245,10 @@ class Store(Directories):
         # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
         with directory.writing:
             for name, offsets in (
-                (checkpoint.RECOVERY_POINTS, self._points_of(directory) | {tp: old.end_offset}),
-                (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: old.start_offset}),
+                (checkpoint.RECOVERY_POINTS, [*self._points_of(directory), (tp, old, old.end_offset)]),
+                (checkpoint.START_OFFSETS, [*self._starts_of(directory), (tp, old, old.start_offset)]),
             ):
-                checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+                self._write(directory, name, offsets)
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
@@ -282,7 +285,8 @@ class Store(Directories):
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
-        log, _ = self._logs.pop(tp), self._home.pop(tp)
+        log = self._logs.pop(tp)
+        self._home.pop(tp).stale.add(tp)
         for segment in log.segments:
             segment.close()
         log.discard()
@@ -301,7 +305,7 @@ class Store(Directories):
     def set_aside(self, tp: TopicPartition) -> None:
         """Move a log aside as `-stray`. Its files stay for an administrator to inspect."""
         log = self._logs.pop(tp)
-        self._home.pop(tp)
+        self._home.pop(tp).stale.add(tp)
         log.close()
         self._disk.rename(log.path, self.aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
@@ -330,10 +334,6 @@ class Store(Directories):
         self.remove_deleted(now_ms)
         for task in self.checkpoint_tasks():
             task()
-
-    def checkpoint_tasks(self) -> list[Callable[[], None]]:
-        """`checkpoint` as calls that may run on another thread and write the values of now."""
-        return [self._checkpoint_task(directory) for directory in self._online()]
 
     def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
         """Flush and close all logs, write the checkpoints and the clean shutdown marker, release the locks.
@@ -382,61 +382,6 @@ class Store(Directories):
         for log in self._logs.values():
             log.discard()
         self._release()
-
-    def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
-        """A call that writes the cleaner offsets of the partition's directory. It may run on a thread."""
-        directory = self._home[tp]
-        return lambda: self._write_cleaner_offsets(directory)
-
-    def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
-        """A call that writes the present recovery points of the partition's directory. It may run on a thread."""
-        directory = self._home[tp]
-        points, lowered = self._points_of(directory), directory.lowered
-
-        def write() -> None:
-            with directory.writing:
-                self._write_points(directory, points, lowered)
-
-        return write
-
-    def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
-        return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
-
-    def _starts_of(self, directory: Directory) -> dict[TopicPartition, int]:
-        return {tp: log.start_offset for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]}
-
-    def _points_of(self, directory: Directory) -> dict[TopicPartition, int]:
-        return {tp: log.recovery_point for tp, log in self._logs_of(directory)}
-
-    def _points_lowered(self, directory: Directory) -> None:
-        directory.lowered += 1
-        with directory.writing:
-            self._write_points(directory, self._points_of(directory), directory.lowered)
-        if any(log.cleaner_offset is not None for _, log in self._logs_of(directory)):
-            self._write_cleaner_offsets(directory)
-
-    def _write_points(self, directory: Directory, points: dict[TopicPartition, int], lowered: int) -> None:
-        # Recovery points from before a truncation would leave records appended after it unchecked.
-        if lowered == directory.lowered:
-            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
-
-    def _write_cleaner_offsets(self, directory: Directory) -> None:
-        with directory.writing:
-            offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
-            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
-
-    def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
-        points, lowered = self._points_of(directory), directory.lowered
-        starts = self._starts_of(directory)
-        watermarks = {tp: log.high_watermark for tp, log in self._logs_of(directory)}
-
-        def write() -> None:
-            with directory.writing:
-                self._write_points(directory, points, lowered)
-                checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.START_OFFSETS}", starts)
-                checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
-
-        return write
 
     # ---- opening
 

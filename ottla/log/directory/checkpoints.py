@@ -1,0 +1,101 @@
+"""Writing the checkpoints of the log directories: recovery points, start offsets, high watermarks, cleaner offsets.
+
+Rules:
+- A checkpoint names a partition by its topic's name only. Before a log is created, its directory's checkpoints are
+  freed of what they say of an earlier log of that name: its start offset would hide the new records, its recovery
+  point leave them unchecked.
+- Offsets are noted on the loop and perhaps written later, on a thread: those of a log that was deleted in the meantime
+  are left out.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ottla.kernel.ids import TopicPartition
+from ottla.log import checkpoint
+from ottla.log.directory.directory import Directories, Directory, LockingDisk
+from ottla.log.log import Log
+
+#: A log's partition, the log, and an offset of it.
+Noted = list[tuple[TopicPartition, Log, int]]
+
+
+class Checkpoints(Directories):
+    """The log directories with their logs and checkpoints; the base of `Store`."""
+
+    def __init__(self, disk: LockingDisk) -> None:
+        super().__init__()
+        self._disk = disk
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, Directory] = {}
+
+    def checkpoint_tasks(self) -> list[Callable[[], None]]:
+        """The writing of all checkpoints as calls that may run on another thread and write the values of now."""
+        return [self._checkpoint_task(directory) for directory in self._online()]
+
+    def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """A call that writes the cleaner offsets of the partition's directory. It may run on a thread."""
+        directory = self._home[tp]
+        return lambda: self._write_cleaner_offsets(directory)
+
+    def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """A call that writes the present recovery points of the partition's directory. It may run on a thread."""
+        directory = self._home[tp]
+        points, lowered = self._points_of(directory), directory.lowered
+
+        def write() -> None:
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+
+        return write
+
+    def forget_earlier(self, tp: TopicPartition, directory: Directory) -> None:
+        """Before a log is created, free the checkpoints of an earlier log of its name. May run on a thread."""
+        while tp in directory.stale:
+            self._checkpoint_task(directory)()
+
+    def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
+        return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
+
+    def _starts_of(self, directory: Directory) -> Noted:
+        return [(tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]]
+
+    def _points_of(self, directory: Directory) -> Noted:
+        return [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
+
+    def _points_lowered(self, directory: Directory) -> None:
+        directory.lowered += 1
+        with directory.writing:
+            self._write_points(directory, self._points_of(directory), directory.lowered)
+        if any(log.cleaner_offset is not None for _, log in self._logs_of(directory)):
+            self._write_cleaner_offsets(directory)
+
+    def _write_points(self, directory: Directory, points: Noted, lowered: int) -> None:
+        # Recovery points from before a truncation would leave records appended after it unchecked.
+        if lowered == directory.lowered:
+            self._write(directory, checkpoint.RECOVERY_POINTS, points)
+
+    def _write_cleaner_offsets(self, directory: Directory) -> None:
+        with directory.writing:
+            offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
+
+    def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
+        # Before the offsets are noted: a log that is deleted after this line stays stale.
+        stale = set(directory.stale)
+        points, lowered = self._points_of(directory), directory.lowered
+        starts = self._starts_of(directory)
+        watermarks = [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
+
+        def write() -> None:
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+                self._write(directory, checkpoint.START_OFFSETS, starts)
+                self._write(directory, checkpoint.HIGH_WATERMARKS, watermarks)
+                if lowered == directory.lowered:
+                    directory.stale -= stale
+
+        return write
+
+    def _write(self, directory: Directory, name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> None:
+        offsets = {tp: offset for tp, log, offset in noted if self._logs.get(tp) is log}
+        checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
