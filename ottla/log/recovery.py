@@ -258,11 +258,16 @@ def _open_segments(log: "Log", files: Mapping[str, tuple[int, str, str]], now_ms
     for name, (offset, suffix, _) in files.items():
         if suffix in SEGMENT_SUFFIXES and offset not in bases:
             disk.remove(f"{directory}/{name}")
-    log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
-    for segment in log.segments:
-        segment.rebuild = partial(rebuild_indexes, segment)
-        segment.offset_index.rebuild = segment.time_index.rebuild = partial(_fill_indexes, segment)
+    log.segments = [open_segment(log, base, now_ms) for base in bases]
     log.bases = bases
+
+
+def open_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
+    """Open a segment whose indexes are rebuilt from its batches if their files are damaged."""
+    segment = Segment.open(log.disk, log.path, base_offset, log.settings, now_ms)
+    segment.rebuild = partial(rebuild_indexes, segment)
+    segment.offset_index.rebuild = segment.time_index.rebuild = partial(_fill_indexes, segment)
+    return segment
 
 
 def _write_unsynced_again(log: "Log") -> None:

@@ -443,3 +443,20 @@ def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
     log.roll(NOW_MS)
     assert not swap(log, job, [0, 1, 2], NOW_MS)
     assert pairs(log) == [(0, "a", "0")]
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_a_damaged_index_of_a_cleaned_segment_is_rebuilt_from_its_batches(kind: str) -> None:
+    log = open_log()
+    for number in range(40):
+        put(log, (f"k{number}", "v" * 50), now_ms=NOW_MS + number)
+    compact(log, NOW_MS + 100)
+    segment = log.segments[0]
+    assert len(log.segments) > 1
+    assert segment.size
+    file = log.disk.open(segment.path(kind))
+    file.truncate(file.size() - 1)
+    file.close()
+    assert log.offset_for_timestamp(NOW_MS + 3, log.end_offset) == (NOW_MS + 3, 3, 1)
+    assert segment.max_timestamp >= NOW_MS + 3
+    assert segment.offset_index.entries()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.kernel.ports import Disk
 from ottla.log.cleaning.job import Job
 from ottla.log.path import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, offset_name, parse_offset_name
-from ottla.log.segment.segment import Segment
+from ottla.log.recovery import open_segment
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -33,7 +33,7 @@ def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
     for segment in old:
         segment.rename(DELETED)
     _rename(log.disk, log.path, base_offset, SWAP, "")
-    cleaned = Segment.open(log.disk, log.path, base_offset, log.settings, now_ms)
+    cleaned = open_segment(log, base_offset, now_ms)
     cleaned.created_ms, cleaned.modified_ms = old[0].created_ms, old[-1].modified_ms
     log.segments[slot : slot + len(old)] = [cleaned]
     log.bases[slot : slot + len(old)] = [base_offset]
