@@ -16,7 +16,8 @@ import time
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.kernel.error import OttlaError
+from ottla.kernel.client_error import NotReachable
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.security.gss import sign_in_gssapi
 from ottla.security.scram import ScramRefused, scram
 from ottla.settings.client.security import SecuritySettings
@@ -61,7 +62,7 @@ class SignIn:
             )
 
     async def exchange(self, host: str) -> Exchange:
-        """A new exchange with the broker at `host`. OttlaError if no token or ticket can be obtained."""
+        """A new exchange with the broker at `host`. OttlaError if there is no token or ticket (NotReachable: now)."""
         if self._kerberos is not None:
             # On a thread, since it waits for the KDC.
             return sign_in_gssapi(*await asyncio.to_thread(self._kerberos.begin, host))
@@ -79,9 +80,15 @@ class SignIn:
         began = time.time()
         if isinstance(given, str):
             return given
-        found: Any = await asyncio.to_thread(self._request.fetch) if self._request is not None else given()
-        if inspect.isawaitable(found):
-            found = await found
+        try:
+            found: Any = await asyncio.to_thread(self._request.fetch) if self._request is not None else given()
+            if inspect.isawaitable(found):
+                found = await found
+        except (OttlaError, KafkaError):
+            raise
+        except Exception as error:
+            # From the program's function, as a rule because its provider is away.
+            raise NotReachable(f"sasl.oauthbearer.token gives no token: {type(error).__name__}: {error}") from error
         token, ends_at = found if isinstance(found, tuple) else (found, 0.0)
         if not isinstance(token, str):
             raise OttlaError(f"sasl.oauthbearer.token gave {type(token).__name__}: it gives the token, or (token, end)")

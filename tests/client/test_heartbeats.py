@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from ottla.client import AsyncConsumer, AsyncShareConsumer
+import ottla
+from ottla.client import AsyncConsumer, AsyncShareConsumer, Consumer, Fenced, Producer
 from ottla.client.membership.group import Group
 from ottla.kernel.client_error import NotReachable, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
 
 PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
 
@@ -80,11 +83,54 @@ def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_m
 @pytest.mark.parametrize(
     "error", [KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED), TlsFailed("the certificate has expired")]
 )
-def test_an_error_that_does_not_pass_ends_them_and_is_raised_by_the_next_poll(error: Exception) -> None:
+def test_an_error_that_only_the_program_can_fix_is_raised_by_the_next_poll_and_they_go_on(error: Exception) -> None:
     group = Beating([None, error, None])
     group.run()
-    assert (group.pauses, group.error) == ([PAUSE_MS], error)
+    assert group.pauses == [PAUSE_MS, BACKOFF_MAX_MS, PAUSE_MS]
     group.owner.something_to_do.assert_called_once_with()
+    with pytest.raises(type(error)):
+        group.raise_error()
+    group.raise_error()
+
+
+def test_a_member_whose_place_another_has_taken_ends_them_and_every_poll_says_so() -> None:
+    group = Beating([None, Fenced(ErrorCode.FENCED_INSTANCE_ID), None])
+    group.run()
+    assert group.pauses == [PAUSE_MS]
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            group.raise_error()
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    kinds = [f"group.{kind}.{least}heartbeat.interval.ms" for kind in ("consumer", "share") for least in ("", "min.")]
+    with ottla.Node(settings=dict.fromkeys(kinds, "100")) as node:
+        yield node
+
+
+@pytest.mark.parametrize(
+    ("protocol", "heartbeat"), [("classic", ApiKey.HEARTBEAT), ("consumer", ApiKey.CONSUMER_GROUP_HEARTBEAT)]
+)
+def test_a_member_goes_on_when_it_has_its_rights_again(node: ottla.Node, protocol: str, heartbeat: ApiKey) -> None:
+    settings = {"group.id": protocol, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    settings |= {"heartbeat.interval.ms": "100"} if protocol == "classic" else {}
+    with (
+        Producer(node.bootstrap_servers) as producer,
+        Consumer({"bootstrap.servers": node.bootstrap_servers, **settings}) as consumer,
+    ):
+        producer.send(protocol, b"before").result(30)
+        consumer.subscribe([protocol])
+        assert [record.value for record in consumer.poll(30)] == [b"before"]
+        with node.faults.error(heartbeat, ErrorCode.GROUP_AUTHORIZATION_FAILED) as fault:
+            fault.wait()
+            with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+                consumer.poll(30)
+        with node.faults.watch(heartbeat) as beats:
+            beats.wait()
+        producer.send(protocol, b"after").result(30)
+        assert [record.value for record in consumer.poll(30)] == [b"after"]
+        consumer.commit()
 
 
 def test_a_member_that_does_not_poll_leaves() -> None:

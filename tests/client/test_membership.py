@@ -11,7 +11,7 @@ from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.membership import ClassicMembership, ConsumerMembership, Outcome
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import Fenced
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -182,6 +182,30 @@ def test_what_may_not_have_arrived_is_said_again() -> None:
     again = membership.heartbeat_request(["t", "u"], None, {ID: (0,)})
     assert again.subscribed_topic_names == ["t", "u"]
     assert again.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
+
+
+def test_what_was_refused_is_said_again() -> None:
+    """The coordinator may take it later, when the member has its rights again."""
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    membership.heartbeat_request(["t"], None, {})
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1))
+    membership.heartbeat_request(["t", "u"], None, {ID: (0,)})
+    with pytest.raises(KafkaError):
+        membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(error_code=29))
+    assert membership.heartbeat_request(["t", "u"], None, {ID: (0,)}).subscribed_topic_names == ["t", "u"]
+
+
+@pytest.mark.parametrize("lost", ["never", "the answer", "the membership"])
+def test_a_pattern_that_was_given_up_is_taken_back_whatever_gets_lost(lost: str) -> None:
+    """Null means unchanged: the member went on getting the topics of its old pattern."""
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    assert membership.heartbeat_request([], "^a", {}).subscribed_topic_regex == "^a"
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1))
+    request = membership.heartbeat_request(["t"], None, {})
+    if lost != "never":
+        membership.unanswered() if lost == "the answer" else membership.lost()
+        request = membership.heartbeat_request(["t"], None, {})
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["t"], "")
 
 
 def test_a_fenced_epoch_joins_again_owning_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.kernel.client_error import AuthenticationFailed
+from ottla.kernel.client_error import AuthenticationFailed, NotReachable
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.security.oauth import TokenRequest
 from ottla.security.sasl import SignIn, bearer, plain
@@ -140,6 +140,21 @@ def test_a_token_is_asked_for_again_when_most_of_its_life_is_over() -> None:
 
     said = asyncio.run(three())
     assert [b"token-1" in said[0], b"token-2" in said[1], b"token-2" in said[2]] == [True] * 3
+
+
+def test_a_token_function_that_raises_is_tried_again_like_a_token_endpoint_that_is_away() -> None:
+    """Its exception ended heartbeats, and connections were tried again without a pause."""
+
+    async def away() -> str:
+        raise ConnectionResetError("the provider is away")
+
+    def refuses() -> str:
+        raise AuthenticationFailed("the provider refuses")
+
+    for token, kind in ((away, NotReachable), (refuses, AuthenticationFailed)):
+        settings = _read(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=token)
+        with pytest.raises(kind, match="the provider"):
+            asyncio.run(SignIn(settings).exchange("broker"))
 
 
 def test_what_a_broker_answers_becomes_an_error_that_says_what_to_do() -> None:

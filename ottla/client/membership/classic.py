@@ -42,8 +42,7 @@ class ClassicGroupMember(Group):
         return self._lost or due or self.error is not None
 
     async def poll(self) -> asyncio.Future[None] | None:
-        if self.error is not None:
-            raise self.error
+        self.raise_error()
         if self._lost:
             await self._owner.revoke(self._owner.owned(), lost=True)
             self._lost = False

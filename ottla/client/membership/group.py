@@ -22,7 +22,7 @@ from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import NotReachable, TlsFailed, check, only
+from ottla.kernel.client_error import Fenced, NotReachable, TlsFailed, check, only
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -277,6 +277,14 @@ class Group(ABC):
 
     # ---- heartbeats
 
+    def raise_error(self) -> None:
+        """Raise the error of a heartbeat, if there is one: once, or always if another process is this member now."""
+        error = self.error
+        if error is not None:
+            if not isinstance(error, Fenced):
+                self.error = None
+            raise error
+
     def _start_beating(self) -> None:
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = asyncio.get_running_loop().create_task(self._run_heartbeats())
@@ -298,9 +306,13 @@ class Group(ABC):
                 if isinstance(error, TlsFailed) or not error.code.retriable:
                     self.error = error
                     self._owner.something_to_do()
-                    return
-                self._moved(error)
-                pause_ms = self._settings.retry_backoff_ms
+                    if isinstance(error, Fenced):
+                        return
+                    # As in Java's client: the program may have its rights, or its certificate, again.
+                    pause_ms = self._settings.retry_backoff_max_ms
+                else:
+                    self._moved(error)
+                    pause_ms = self._settings.retry_backoff_ms
             except NotReachable as error:
                 self._moved(error)
                 pause_ms = self._settings.retry_backoff_max_ms

@@ -235,6 +235,8 @@ class ConsumerMembership:
         #: The owned partitions last reported to the coordinator; None if they must be reported again.
         self.reported_owned: dict[Uuid, tuple[int, ...]] | None = None
         self._reported_subscription: tuple[tuple[str, ...], str | None] | None = None
+        #: Whether the coordinator may know a pattern of this member.
+        self._had_pattern = False
         self._settings = settings
 
     @property
@@ -262,7 +264,9 @@ class ConsumerMembership:
             request.server_assignor = settings.group_remote_assignor
         if full or subscription != self._reported_subscription:
             request.subscribed_topic_names = list(subscription[0])
-            if pattern is not None or self._reported_subscription is not None:
+            self._had_pattern = self._had_pattern or pattern is not None
+            if self._had_pattern:
+                # Null means unchanged: an empty one takes an earlier pattern back.
                 request.subscribed_topic_regex = pattern or ""
             self._reported_subscription = subscription
         if full or owned != self.reported_owned:
@@ -286,11 +290,10 @@ class ConsumerMembership:
                     for assigned in response.assignment.topic_partitions
                 }
             return Outcome.GOOD
+        self.unanswered()
         if code in _COORDINATOR:
-            self.unanswered()
             return Outcome.COORDINATOR
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            self.unanswered()
             return Outcome.RETRY
         if code in _LOST:
             self.lost()
@@ -300,7 +303,7 @@ class ConsumerMembership:
         raise error
 
     def unanswered(self) -> None:
-        """Note that the last heartbeat may not have arrived: report everything again."""
+        """Note that the last heartbeat may not have arrived, or was refused: report everything again."""
         self.reported_owned = None
         self._reported_subscription = None
 
