@@ -34,6 +34,8 @@ def made(partitions: int = 1, **settings: object) -> tuple[Accumulator, Clock]:
 def put(
     accumulator: Accumulator, size: int = 100, key: bytes | None = None, partition: int | None = None
 ) -> Delivery | None:
+    if partition is None:
+        partition = accumulator.chosen("t", key)
     return accumulator.append("t", b"v" * size, key, partition, None, 1_700_000_000_000)
 
 

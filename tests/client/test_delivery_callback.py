@@ -5,6 +5,8 @@ import logging
 
 import pytest
 
+import ottla
+from ottla.client import Admin, AsyncProducer, Producer
 from ottla.client.producer.delivery import Delivery, ProducerBatch, RecordMetadata
 
 
@@ -39,6 +41,40 @@ def test_a_program_whose_loop_is_closed_keeps_nobody_waiting() -> None:
     Delivery.of(batch, 0).when_done(lambda metadata, _: told.append(metadata))
     batch.succeed(7, -1)
     assert told == [RecordMetadata("t", 0, 7, 5)]
+
+
+def test_a_partitioner_may_use_its_producer(node: ottla.Node) -> None:
+    """It was called under the lock for which the loop waits that it needs."""
+    with Admin(node.bootstrap_servers) as admin:
+        admin.create_topic("chosen", 3)
+
+    def last(topic: str, key: bytes | None, count: int) -> int:
+        # The sender's next pass comes first.
+        producer._thread.loop.call_soon_threadsafe(producer._sender.wake)
+        return producer.partitions_for(topic)[-1]
+
+    with Producer[bytes, bytes](node.bootstrap_servers, partitioner=last) as producer:
+        for _ in range(3):
+            assert producer.send("chosen", b"v").result(30).partition == 2
+
+
+def test_a_partitioner_that_raises_is_heard(node: ottla.Node) -> None:
+    """A KeyError counted as a topic without metadata: the asyncio producer asked the partitioner forever."""
+
+    def misses(*_: object) -> int:
+        raise KeyError("no such region")
+
+    async def send() -> None:
+        async with AsyncProducer(node.bootstrap_servers, partitioner=misses) as producer:
+            await producer.send("regions", b"v")
+
+    with pytest.raises(KeyError, match="no such region"):
+        asyncio.run(send())
+    with (
+        Producer(node.bootstrap_servers, partitioner=misses) as producer,
+        pytest.raises(KeyError, match="no such region"),
+    ):
+        producer.send("regions", b"v")
 
 
 async def _result(delivery: Delivery) -> RecordMetadata:

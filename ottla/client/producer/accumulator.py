@@ -103,7 +103,8 @@ class Accumulator:
         if not self._grows:
             self._batch_bytes_max = max(1, min(self._batch_size - HEADER_BYTES, self._record_bytes_max))
         self._round_robin = settings.partitioner == "round_robin"
-        self._custom = settings.partitioner if callable(settings.partitioner) else None
+        #: The program's own, or None.
+        self.partitioner = settings.partitioner if callable(settings.partitioner) else None
 
     def topics_in_use(self) -> set[str]:
         """The topics that records were added to since the last call, and those with undelivered records."""
@@ -123,6 +124,15 @@ class Accumulator:
         queue.available = available or range(count)
         if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
             self.choose_sticky(queue)
+
+    def chosen(self, topic: str, key: bytes | None) -> int | None:
+        """The partition that the program's partitioner chooses, for `append`; None without a partitioner.
+
+        Not under the lock: a partitioner may use its producer. KeyError if the topic's partitions are not set yet.
+        """
+        if self.partitioner is None:
+            return None
+        return whole(self.partitioner(topic, key, self.topics[topic].count), "the partitioner's result")
 
     def append(
         self,
@@ -144,11 +154,7 @@ class Accumulator:
         if key is not None:
             size += len(key)
         if partition is None:
-            if self._custom is not None:
-                partition = whole(self._custom(topic, key, queue.count), "the partitioner's result")
-                if not 0 <= partition < queue.count:
-                    raise _no_partition(queue, partition)
-            elif key is not None:
+            if key is not None:
                 partition = key_hash(key) % queue.count
             else:
                 partition = queue.sticky

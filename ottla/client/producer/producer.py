@@ -127,12 +127,18 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         """
         if self._closed:
             raise ClientClosed("this producer is closed")
-        record = convert(self.settings, topic, value, key, partition, headers, timestamp)
+        raw_value, raw_key, partition, pairs, timestamp = convert(
+            self.settings, topic, value, key, partition, headers, timestamp
+        )
+        if partition is None and self._accumulator.partitioner is not None:
+            if topic not in self._accumulator.topics:
+                await self.admit(topic)
+            partition = self._accumulator.chosen(topic, raw_key)
         deadline_ms: int | None = None
         while True:
             try:
                 with self._lock:
-                    delivery = self.append(topic, *record)
+                    delivery = self.append(topic, raw_value, raw_key, partition, pairs, timestamp)
             except KeyError:
                 await self.admit(topic)
                 continue

@@ -167,7 +167,13 @@ class Producer(Generic[K, V]):
         headers: Headers | None,
         timestamp: int | None,
     ) -> Delivery:
-        record = convert(self.settings, topic, value, key, partition, headers, timestamp)
+        raw_value, raw_key, partition, pairs, timestamp = convert(
+            self.settings, topic, value, key, partition, headers, timestamp
+        )
+        if partition is None and self._accumulator.partitioner is not None:
+            self._check_usable(topic)
+            partition = self._accumulator.chosen(topic, raw_key)
+        record = raw_value, raw_key, partition, pairs, timestamp
         try:
             with self._lock:
                 delivery = self._append(topic, *record)
