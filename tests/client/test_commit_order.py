@@ -172,3 +172,11 @@ def test_a_commit_that_is_not_waited_for_has_the_positions_at_its_call(monkeypat
     assert over.wait(30)
     assert committed == [{ONE: (5, -1, "")}]
     consumer.close()
+
+
+def test_a_commit_that_is_not_waited_for_refuses_at_once_what_cannot_be_committed() -> None:
+    with (
+        Consumer[bytes, bytes]("127.0.0.1:1", group_id="g") as consumer,
+        pytest.raises(ValueError, match="an offset to commit"),
+    ):
+        consumer.commit_async({ONE: -5})

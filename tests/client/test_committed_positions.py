@@ -160,6 +160,15 @@ def test_a_failed_commit_is_raised_reported_or_logged(caplog: pytest.LogCaptureF
         asyncio.run(run())
 
 
+def test_a_callback_of_a_commit_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: Failure) -> None:
+        raise ZeroDivisionError
+
+    with caplog.at_level(logging.ERROR, "ottla.client"):
+        asyncio.run(Consumer().commit_and_report({A: 1}, fails))
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_commits_need_a_group_and_an_outsider_may_make_them() -> None:
     async def run() -> None:
         alone = Consumer(group_id=None, enable_auto_commit=False)

@@ -126,14 +126,17 @@ class CommitCalls(ABC):
 
     @checked
     async def commit_and_report(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
-        """Commit and report the outcome to `told`, or to the log."""
+        """Commit and report the outcome to `told`, or to the log. An exception from `told` is logged."""
         failure: Failure = None
         try:
             await self.commit(offsets)
         except (KafkaError, OttlaError) as error:
             failure = error
         if told is not None:
-            told(failure)
+            try:
+                told(failure)
+            except Exception:
+                _log.exception("group %s: the callback of a commit raised", self.settings.group_id)
         elif failure is not None:
             _log.warning("group %s: an asynchronous commit failed: %s", self.settings.group_id, failure)
 

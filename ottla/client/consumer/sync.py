@@ -24,7 +24,7 @@ from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.consumer.handing_out import starts_of
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.metric import ConsumerMetrics
-from ottla.client.membership.commit import CommittedOffset, GroupMetadata, Offsets
+from ottla.client.membership.commit import CommittedOffset, GroupMetadata, Offsets, offsets_of
 from ottla.columns.record import ConsumerRecord
 from ottla.kernel.argument import needs_arrow, serde_of, wait_ms
 from ottla.kernel.ids import TopicPartition
@@ -321,12 +321,14 @@ class Consumer(Generic[K, V]):
     def commit_async(self, offsets: Offsets | None = None, told: Callable[[Failure], Any] | None = None) -> None:
         """Commit as `commit` does, without waiting: by default the positions at this call.
 
-        `told(error)` is called on the client's loop when the commit ends, with None on success. Without `told`, a
-        failure is logged.
+        `told(error)` is called on the client's loop when the commit ends, with None on success; an exception from it is
+        logged. Without `told`, a failure is logged.
         """
         if offsets is None:
             # Not on the loop, which may run after the program's next poll has moved the positions on.
             offsets = self._async.next_offsets()
+        # The caller does not see what is raised on the loop.
+        offsets_of(offsets)
         self._thread.submit(self._async.commit_and_report(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
