@@ -51,29 +51,34 @@ def _wait(
     response: DeleteRecordsResponse,
     timeout_ms: int,
 ) -> Later:
-    later, left = Later(), len(deleting)
-    waiting: list[tuple[CommitWaiter, DeleteRecordsPartitionResult]] = []
+    later, left = Later(), 1 + len(deleting)
+    waiting: list[tuple[CommitWaiter, Partition, DeleteRecordsPartitionResult]] = []
 
     def deleted(partition: Partition, result: DeleteRecordsPartitionResult, error: KafkaError | None) -> None:
-        nonlocal left
-        left -= 1
         result.low_watermark = -1 if error is not None else partition.low_watermark
         result.error_code = ErrorCode.NONE if error is None else error.code
+        one_less()
+
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
         if not left:
             timer.cancel()
             later.resolve(response)
 
     def timed_out() -> None:
-        for (waiter, result), (partition, _) in zip(waiting, deleting, strict=True):
+        for waiter, partition, result in waiting:
             if waiter.done is not None:
                 waiter.cancel()
                 deleted(partition, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
     for partition, result in deleting:
         waiter = partition.when_deleted(result.low_watermark, partial(deleted, partition, result))
-        assert waiter is not None, "`deleting` holds only partitions that have to wait"
-        waiting.append((waiter, result))
+        # The failure of a later partition may have taken the directory of this one offline.
+        if waiter is not None:
+            waiting.append((waiter, partition, result))
     timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, timed_out)
+    one_less()
     return later
 
 
