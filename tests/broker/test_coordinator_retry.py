@@ -34,7 +34,6 @@ class _Driver:
     def begin(self) -> None:
         self.told.append("begin")
         if self.partition.is_odd:
-            self.on_failure(self)
             raise ValueError("a bug")
 
     def end(self) -> None:

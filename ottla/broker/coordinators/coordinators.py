@@ -5,9 +5,9 @@ Rules:
   NOT_COORDINATOR, as in Apache Kafka: a request that only reads changes nothing.
 - A coordinator loads while the node serves, one piece of its log per turn of the loop; meanwhile its clients get
   COORDINATOR_LOAD_IN_PROGRESS and retry. A log of one piece is loaded at once.
-- A coordinator whose log refused an append holds state that the log does not have, so it is discarded. Its requests get
-  NOT_COORDINATOR and are retried, and a new coordinator is loaded from the log a second later. Each further failure in
-  the same leader epoch doubles that backoff, up to half a minute.
+- A coordinator whose log refused an append, or whose machine met a bug, may hold state that the log does not have, so
+  it is discarded. Its requests get NOT_COORDINATOR and are retried, and a new coordinator is loaded from the log a
+  second later. Each further failure in the same leader epoch doubles that backoff, up to half a minute.
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ class Coordinators(ABC, Generic[D]):
         try:
             driver.begin()
         except Exception:
-            # The driver has failed and was replaced; others go on loading.
+            # The others go on loading.
             _log.exception("the coordinator of %s has failed as it began", driver.partition.tp)
+            self._replace(driver)
 
     def _cannot_load(self, driver: D, error: Exception) -> None:
         tp, expected = driver.partition.tp, isinstance(error, OSError | KafkaError)

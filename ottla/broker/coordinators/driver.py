@@ -163,15 +163,25 @@ class Driver(ABC, Generic[M]):
             while self._steps and not self.failed:
                 self._carry_out(self.machine.step(self._steps[0], now), now.wall_ms)
                 self._steps.popleft()
-        except Exception:
-            # A bug. The machine's state cannot be trusted, and no request may wait for it forever.
-            self._fail()
-            raise
+        except Exception as error:
+            self._break(error)
         finally:
             self._steps.clear()
         if not self.failed:
             self._plan()
         return None
+
+    def _break(self, error: Exception) -> None:
+        """End the machine after a bug: its state cannot be trusted, and no request may wait for it forever.
+
+        The error is raised in its own turn of the loop, because the caller of this step may be in the middle of a
+        metadata change. A request that met the bug gets an error that its client does not retry.
+        """
+        answer = self._waiting.pop(getattr(self._steps[0], "ticket", -1), None)
+        self._fail()
+        self.runtime.loop.call_soon(_raise, error)
+        if answer is not None:
+            answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def write_error(self) -> KafkaError | None:
         """Why nothing can be appended now (too few in-sync replicas), or None."""
@@ -352,6 +362,10 @@ class Driver(ABC, Generic[M]):
             return
         self._timer_ms = None
         self.step(TimePassed())
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _client_error(error: KafkaError) -> KafkaError:
