@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 import ottla
 from ottla.client import AsyncConsumer, AsyncShareConsumer, Consumer, Fenced, Producer
+from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.group import Group
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.share.group import ShareGroupMember
 from ottla.kernel.client_error import NotReachable, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
@@ -54,10 +58,11 @@ class Beating(Group):
     def _pause_ms(self) -> int:
         return PAUSE_MS
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
         outcome = self.outcomes.pop(0)
         if outcome is not None:
             raise outcome
+        return True
 
     def run(self) -> None:
         asyncio.run(self._run_heartbeats())
@@ -169,3 +174,70 @@ def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
         assert not group._poll_waits
 
     asyncio.run(run())
+
+
+class Hurried(asyncio.SelectorEventLoop):
+    """Its time jumps to the next timer instead of waiting for it."""
+
+    _ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead
+
+    def _run_once(self) -> None:
+        if self._scheduled and not self._ready:  # type: ignore[attr-defined]
+            self._ahead += max(0.0, self._scheduled[0].when() - self.time())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+class Coordinator:
+    """Answers heartbeats as the test says, and notes when they came; then another process takes the member's place."""
+
+    def __init__(self, *outcomes: ErrorCode | Exception) -> None:
+        self.outcomes = list(outcomes)
+        self.came: list[float] = []
+
+    async def call(self, _: object, response: type[Any], **__: object) -> Any:
+        self.came.append(asyncio.get_running_loop().time())
+        outcome = self.outcomes.pop(0) if self.outcomes else Fenced(ErrorCode.FENCED_INSTANCE_ID)
+        if isinstance(outcome, Exception):
+            raise outcome
+        answer = response(error_code=int(outcome))
+        if hasattr(answer, "member_epoch"):
+            answer.member_epoch, answer.heartbeat_interval_ms = 4, 3_000
+        return answer
+
+    def pauses_ms(self) -> list[int]:
+        return [round(1_000 * (late - soon) / 100) * 100 for soon, late in zip(self.came, self.came[1:], strict=False)]
+
+
+@pytest.mark.parametrize("kind", [ClassicGroupMember, ConsumerGroupMember, ShareGroupMember])
+@pytest.mark.parametrize(
+    ("failure", "pause_ms"),
+    [
+        (ErrorCode.NOT_COORDINATOR, 100),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, 100),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 100),
+        (KafkaError(ErrorCode.NETWORK_EXCEPTION), 100),
+        (NotReachable("no broker can be reached"), 1_000),
+        (ErrorCode.NONE, 3_000),
+    ],
+    ids=lambda each: each.name if isinstance(each, ErrorCode) else str(each),
+)
+def test_a_heartbeat_that_failed_is_sent_again_after_the_backoff_and_not_only_when_the_next_is_due(
+    kind: Any, failure: ErrorCode | Exception, pause_ms: int
+) -> None:
+    settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g"})
+    coordinator = Coordinator(ErrorCode.NONE, failure, ErrorCode.NONE)
+    owner = Mock(pattern_text=lambda: None, owned=set, subscribed=AsyncMock(return_value={"t"}))
+    cluster = Mock(coordinator=AsyncMock(return_value=coordinator))
+
+    async def run() -> None:
+        group = kind(cluster, settings, owner)
+        if kind is ClassicGroupMember:
+            group.membership.generation, group.membership.assignor = 3, "range"
+        await group._run_heartbeats()
+
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        runner.run(run())
+    assert coordinator.pauses_ms() == [3_000, pause_ms, 3_000]

@@ -61,6 +61,16 @@ def test_a_sync_ends_the_join() -> None:
     assert membership.join_reason is None
 
 
+@pytest.mark.parametrize("assignment", [b"\x00", b"\xff\xff", b"\x00\x03\x00\x00"], ids=["short", "version", "cut"])
+def test_an_assignment_that_cannot_be_read_does_not_end_the_join(assignment: bytes) -> None:
+    # Otherwise the member would be in the group with no partitions and no heartbeats, and its polls would say nothing.
+    membership = ClassicMembership(settings())
+    membership.join_answered(joined(membership))
+    with pytest.raises(KafkaError, match="INCONSISTENT_GROUP_PROTOCOL"):
+        membership.sync_answered(SyncGroupResponse(assignment=assignment))
+    assert membership.join_reason is not None
+
+
 def test_a_rebalance_keeps_the_member_and_an_unknown_member_has_lost_everything() -> None:
     membership = ClassicMembership(settings())
     membership.join_answered(joined(membership))

@@ -92,7 +92,6 @@ class ClassicGroupMember(Group):
                     continue
             except (KafkaError, NotReachable) as error:
                 if isinstance(error, KafkaError) and not error.code.retriable:
-                    self.membership.rejoin("the last try failed")
                     raise
                 self._moved(error)
             await self._sleep(self._settings.retry_backoff_ms)
@@ -138,14 +137,14 @@ class ClassicGroupMember(Group):
     def _pause_ms(self) -> int:
         return self._settings.heartbeat_interval_ms
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
         if not self.membership.joined or (self._joining is not None and not self._joining.done()):
-            return
+            return True
         connection = await self._coordinator("")
         request = self.membership.heartbeat_request()
         response = await connection.call(request, HeartbeatResponse, timeout_ms=self._settings.request_timeout_ms)
         if self._is_outdated(response.error_code, request.member_id, request.generation_id):
-            return
+            return True
         outcome = self.membership.heartbeat_answered(response.error_code)
         if outcome is Outcome.COORDINATOR:
             self._coordinator_moved()
@@ -153,6 +152,7 @@ class ClassicGroupMember(Group):
             self._lost = True
         if self.busy:
             self._owner.something_to_do()
+        return outcome not in (Outcome.COORDINATOR, Outcome.RETRY)
 
     def _is_outdated(self, code: int, member_id: str, generation: int) -> bool:
         """True if an error is about a generation that this member has left or is leaving (the join has its own

@@ -81,15 +81,15 @@ class ConsumerGroupMember(Group):
 
     async def _sleep(self, pause_ms: int) -> None:
         try:
-            async with asyncio.timeout((self.membership.interval_ms or pause_ms) / 1000):
+            async with asyncio.timeout(pause_ms / 1000):
                 await self._wake.wait()
         except TimeoutError:
             return
         self._wake.clear()
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
         if self._lost:
-            return
+            return True
         membership = self.membership
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
@@ -116,6 +116,7 @@ class ConsumerGroupMember(Group):
             self._first_assignment.set_result(None)
         if self.busy:
             self._owner.something_to_do()
+        return outcome not in (Outcome.COORDINATOR, Outcome.RETRY)
 
     async def leave(self, reason: str) -> None:
         if self.membership.joined:

@@ -6,6 +6,7 @@ Rules:
 - A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again at its next poll. A poll that waits
   for records counts as polling all the time.
 - A coordinator that has moved is looked up again; `Cluster` logs that once.
+- A heartbeat that failed is sent again after retry.backoff.ms, not only when the next one is due.
 """
 
 from __future__ import annotations
@@ -291,7 +292,6 @@ class Group(ABC):
 
     async def _run_heartbeats(self) -> None:
         while not self._closed:
-            pause_ms = self._pause_ms()
             if not self._poll_waits and now_ms() - self.polled_at_ms > self._settings.max_poll_interval_ms:
                 _log.warning(
                     "no poll for max.poll.interval.ms=%d: leaving group %s; poll more often, or process fewer records",
@@ -301,7 +301,7 @@ class Group(ABC):
                 await self.leave("no poll for max.poll.interval.ms")
                 return
             try:
-                await self._beat()
+                pause_ms = self._pause_ms() if await self._beat() else self._settings.retry_backoff_ms
             except (KafkaError, TlsFailed) as error:
                 if isinstance(error, TlsFailed) or not error.code.retriable:
                     self.error = error
@@ -326,8 +326,8 @@ class Group(ABC):
         """The time until the next heartbeat."""
 
     @abstractmethod
-    async def _beat(self) -> None:
-        """Send a heartbeat."""
+    async def _beat(self) -> bool:
+        """Send a heartbeat, if one is due now. False if the coordinator must be asked again soon."""
 
 
 def _topics(offsets: Mapping[TopicPartition, tuple[int, int, str]]) -> list[OffsetCommitRequestTopic]:

@@ -143,8 +143,9 @@ class ClassicMembership:
         outcome = self._failed(response.error_code, "syncing")
         if outcome is not Outcome.GOOD:
             return outcome, ()
+        assigned = parse_assignment(response.assignment)
         self.join_reason = None
-        return outcome, parse_assignment(response.assignment)
+        return outcome, assigned
 
     def heartbeat_request(self) -> HeartbeatRequest:
         """A heartbeat."""
