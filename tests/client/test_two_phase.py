@@ -144,7 +144,7 @@ def test_a_text_that_is_no_prepared_transaction_is_refused(text: str) -> None:
 def test_its_text_is_kafkas() -> None:
     assert str(PreparedTransaction(7, 3)) == "7:3"
     assert str(PreparedTransaction()) == ""
-    assert PreparedTransaction.parse("") == PreparedTransaction()
+    assert PreparedTransaction.parse("") == PreparedTransaction() == (-1, -1)
 
 
 def test_offsets_that_were_not_written_in_time_are_prepared_too(node: ottla.Node) -> None:
