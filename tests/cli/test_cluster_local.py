@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import ottla
 from ottla.cli.ottla.cluster.local import up
+from ottla.client import Admin, NewTopic, OffsetSpec, Producer, TopicPartition
 from ottla.embedded.cluster.local import LocalCluster
 from ottla.embedded.cluster.process import wait_until_ready
 from ottla.kernel.error import OttlaError
@@ -169,6 +171,24 @@ def test_a_command_for_one_node_does_it_and_says_so(
     said = tool("cluster", *words, "-d", str(tmp_path / "again"))
     assert (said.code, f"node {number} {state}{more}" in said.err, calls) == (0, True, [called, called])
     assert LocalCluster.open(cluster.directory).plan.node(number).rack == ("r" if number == 3 else "")
+
+
+def test_a_drained_node_has_no_replica_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "cluster"
+    topic = NewTopic("t", assignments={0: [2], 1: [1], 2: [2]})
+    with ottla.Cluster(nodes=2, data=home) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([topic]).check()
+        with Producer(cluster.bootstrap_servers) as producer:
+            producer.send("t", b"kept", partition=2).result(30)
+        tool = Tool("", monkeypatch, capfd)
+        assert tool("cluster", "drain", "2", "-d", str(home), "--json").json == {"node": 2, "moved": 2, "left": 0}
+        replicas = [[node.id for node in part.replicas] for part in admin.describe_topic("t").partitions]
+        assert replicas == [[1], [1], [1]]
+        kept = TopicPartition("t", 2)
+        assert admin.list_offsets({kept: OffsetSpec.LATEST}).check()[kept].offset == 1
+        assert "0 replicas moved away from node 2" in tool("cluster", "drain", "2", "-d", str(home)).err
 
 
 def test_a_node_that_does_not_run_cannot_be_stopped(tmp_path: Path) -> None:

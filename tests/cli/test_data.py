@@ -205,6 +205,19 @@ def test_a_topic_goes_out_as_text(run: Run, topic: str, tmp_path: Path, ending: 
     assert run("export", topic, "-F", "csv", "--columns", "value.a").out == 'a\n1\n"x,y"\n'
 
 
+def test_json_that_another_program_wrote_is_shown_with_its_own_text(run: Run, topic: str) -> None:
+    lines = '{"a": 1}\n{"a":1}\n[1, 2]\n{"a":1,"a":2}\n{"a"\n'
+    assert run("produce", topic, "-p", "0", stdin=lines).code == 0
+    read = [json.loads(line) for line in run("consume", topic, "-p", "0", "-e", "--json").out.splitlines()]
+    assert [(each["value"], each.get("value_text"), each.get("key_text")) for each in read] == [
+        ({"a": 1}, '{"a": 1}', None),
+        ({"a": 1}, None, None),
+        ([1, 2], "[1, 2]", None),
+        ({"a": 2}, '{"a":1,"a":2}', None),
+        ('{"a"', None, None),
+    ]
+
+
 def test_a_topic_is_copied_whole_and_compared(run: Run, tool: Tool, topic: str) -> None:
     assert tool("configs", "set", "topic", topic, "retention.ms=7d").code == 0
     with Producer(run.bootstrap) as producer:
@@ -313,6 +326,21 @@ def test_settings_are_completed(bootstrap: str) -> None:
     assert "retention.ms=" in completed("ottla configs set topic x ret")
     assert "retention.ms" in completed("ottla configs unset topic x ret")
     assert "retention.ms=" in completed("ottla topics create x -s ret")
+
+
+def test_names_are_completed_from_the_cluster_that_is_asked(bootstrap: str, topic: str) -> None:
+    def completed(words: str, elsewhere: str) -> list[str]:
+        count = str(len(words.split()) - 1)
+        said = in_process(
+            _OTTLA_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count, OTTLA_BOOTSTRAP_SERVERS=elsewhere
+        )
+        assert said.err == ""
+        return [line.partition(",")[2] for line in said.out.split()]
+
+    nowhere = "127.0.0.1:1"
+    assert completed(f"ottla topics describe {topic[:-2]}", bootstrap) == [topic]
+    assert completed(f"ottla topics describe -b {bootstrap} {topic[:-2]}", nowhere) == [topic]
+    assert completed(f"ottla topics describe -b {nowhere} {topic[:-2]}", bootstrap) == []
 
 
 def test_an_export_that_the_cluster_ends_keeps_what_it_read(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 import ottla
 from ottla.client import Admin, ConfigResource, Producer, ResourceType, ShareConsumer, TopicPartition
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.elections import ElectionOutcome
 from ottla.operations.throttle import BROKER_RATES, TOPIC_REPLICAS
 from tests.cli.tool import Tool, in_process
 
@@ -97,6 +99,22 @@ def test_leaders_that_lead_already_need_no_election(tool: Tool, topic: str) -> N
     assert tool("partitions", "elect", topic, "--json").json == {"elected": [], "failed": {}}
     assert tool("partitions", "elect", topic).err == "the preferred replicas already lead\n"
     assert tool("partitions", "elect", "-p", "0").code == 2
+
+
+def test_elections_that_fail_are_named(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three = (TopicPartition("t", number) for number in range(3))
+    error = KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    outcomes = iter([ElectionOutcome([one], [], failed) for failed in ({two: error}, {three: error, two: error}) * 2])
+    monkeypatch.setattr("ottla.cli.ottla.partition.elect_leaders", lambda *_, **__: next(outcomes))
+    alone, both = tool("partitions", "elect"), tool("partitions", "elect")
+    for said, more in ((alone, False), (both, True)):
+        assert (said.code, said.out) == (1, "")
+        assert said.err.startswith("t-0 has a new leader\nottla: t-1: ")
+        assert said.err.endswith(" (and 1 more)\n") is more
+    failed = {"t-1": "PREFERRED_LEADER_NOT_AVAILABLE"}
+    said = tool("partitions", "elect", "--json")
+    assert (said.code, said.json) == (1, {"elected": ["t-0"], "failed": failed})
+    assert tool("partitions", "elect", "--json").json["failed"] == failed | {"t-2": failed["t-1"]}
 
 
 def test_a_partition_moves_to_another_directory(tool: Tool, two_disks: tuple[str, list[str]], topic: str) -> None:
