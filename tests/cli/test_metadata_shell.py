@@ -132,3 +132,8 @@ def test_the_directory_of_a_node_that_runs_is_left_alone(log: Path, tmp_path: Pa
     held.close()
     assert said.code == 1
     assert "Please ensure that no broker or controller process is using this directory" in said.err
+
+
+def test_help_ends_with_the_code_of_apaches() -> None:
+    said = kafka("kafka-metadata-shell", "--help")
+    assert (said.code, "--snapshot" in said.out) == (1, True)

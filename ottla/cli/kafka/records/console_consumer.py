@@ -79,7 +79,6 @@ def _run(given: Given) -> int:
     from ottla.client import Consumer
     from ottla.client.settings.consumer import ConsumerSettings
 
-    shown = 0
     with Consumer(settings_for(ConsumerSettings, properties)) as consumer:
         if (
             "partition" not in given
