@@ -104,6 +104,14 @@ def test_a_log_is_cleaned_with_its_share_of_what_the_settings_allow(monkeypatch:
     assert len(scene.runs) == 1, "one process for a log"
 
 
+def test_one_thread_has_all_of_what_the_settings_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _Scene(_Log(), monkeypatch, threads=1)
+    scene.look()
+    rate, _, _, more = scene.told[0]
+    assert (rate, more["buffer_bytes"]) == (1000.0, 2 << 20)
+    assert more["keys_max"] == cleaner.offset_map.keys_of_buffer(1 << 20, 0.9)
+
+
 def test_a_result_is_remembered_and_the_next_log_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     log = _Log()
     scene = _Scene(log, monkeypatch)

@@ -167,6 +167,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         LocalCluster.open(tmp_path)
     with pytest.raises(OttlaError, match="the cluster is not running"):
         ottla.Cluster().kill(1)
+    ottla.Cluster(data=tmp_path).close()
     cluster = LocalCluster.create(tmp_path, 1)
     with pytest.raises(OttlaError, match="there is no node 4 in this cluster; its nodes are 1"):
         cluster.kill(4)
