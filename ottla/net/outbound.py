@@ -171,10 +171,13 @@ class Outbound:
         if family is not None:
             self._addresses.append(self.host)
             return self._dial()
-        self._is_resolving = True
         # Not on the loop's threads: they are few, and a process that ends waits for them. The name of a machine that is
         # gone may take half a minute.
-        threading.Thread(target=self._look_up, name="ottla-lookup", daemon=True).start()
+        try:
+            threading.Thread(target=self._look_up, name="ottla-lookup", daemon=True).start()
+        except RuntimeError as error:
+            return self._failed(f"its name cannot be looked up: {error}")
+        self._is_resolving = True
         return None
 
     def _look_up(self) -> None:

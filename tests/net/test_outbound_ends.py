@@ -360,3 +360,18 @@ def test_what_is_called_back_may_ask_again_and_close(far: FarEnd) -> None:
     far.answer(far.frame()[0], ListGroupsResponse())
     listed(far, second)
     near.close()
+
+
+def test_a_name_that_no_thread_could_look_up_is_looked_up_later(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("ottla.net.outbound._resolve", lambda host, port: ["127.0.0.1"])
+    near = outbound(far, OutboundOptions(backoff_ms=1), host="far")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        assert "can't start new thread" in str(failed(far, near))
+    told = ask(near)
+    far.agree()
+    listed(far, told)
+    near.close()
