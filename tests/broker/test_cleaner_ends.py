@@ -12,6 +12,7 @@ from ottla.broker.partitions import cleaner
 from ottla.broker.partitions.clean_worker import ProcessWorker
 from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.kernel.ids import TopicPartition
+from ottla.log.cleaning import offset_map
 
 _TP = TopicPartition("t", 0)
 
@@ -109,7 +110,7 @@ def test_one_thread_has_all_of_what_the_settings_allow(monkeypatch: pytest.Monke
     scene.look()
     rate, _, _, more = scene.told[0]
     assert (rate, more["buffer_bytes"]) == (1000.0, 2 << 20)
-    assert more["keys_max"] == cleaner.offset_map.keys_of_buffer(1 << 20, 0.9)
+    assert more["keys_max"] == offset_map.keys_of_buffer(1 << 20, 0.9)
 
 
 def test_a_result_is_remembered_and_the_next_log_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
