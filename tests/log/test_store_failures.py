@@ -4,6 +4,7 @@ import errno
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log import checkpoint
 from ottla.log.directory import closing
 from ottla.log.directory.store import Store
-from ottla.log.log import Log, LogSettings
+from ottla.log.log import Log, LogSettings, Origin
 from ottla.log.segment.index import OffsetIndex
 from ottla.log.segment.segment import Segment
 from ottla.log.validate import only_batch
@@ -278,3 +279,28 @@ def test_what_could_not_be_removed_is_removed_later(monkeypatch: pytest.MonkeyPa
     store.remove_deleted(1 << 40)
     assert not [name for name in disk.list("/a") if name.endswith("-delete")]
     assert not [name for name in disk.list("/a/v-0") if name.endswith(".deleted")]
+
+
+def test_a_move_whose_log_does_not_open_leaves_nothing_in_the_way_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one", b="one")
+    store, tp = _open(disk, "/a", "/b"), TopicPartition("t", 0)
+    log = _write(store, "t", 3)
+    home = store.directory_of(tp)
+    target = {"/a": "/b", "/b": "/a"}[home]
+    data = log.read(0, 1 << 20, end_offset=3).bytes()
+
+    def begin() -> None:
+        future = store.begin_move(tp, target, 1)
+        future.append(data, leader_epoch=2, now_ms=1, origin=Origin.REPLICA)
+
+    begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "open", Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+        with pytest.raises(OSError, match="too many"):
+            store.finish_move(tp, 1)
+    assert store.get(tp) is log
+    store.cancel_move(tp)
+    assert not [name for name in disk.list(target) if name.startswith("t-0")]
+    begin()
+    assert store.finish_move(tp, 1) is store.get(tp)
+    assert store.directory_of(tp) == target

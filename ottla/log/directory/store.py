@@ -254,17 +254,22 @@ class Store(Checkpoints):
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
         self._disk.rename(future.path, log_path)
         self._disk.sync_directory(directory.path)
+        try:
+            log = Log.open(
+                self._disk,
+                log_path,
+                old.settings,
+                now_ms=now_ms,
+                recovery_point=old.end_offset,
+                log_start_offset=old.start_offset,
+                clean=True,
+                cleaner_offset=old.cleaner_offset,
+            )
+        except OSError:
+            # The old log goes on. The copy would be in the way of the next move, and of a new topic of this name.
+            self._disk.rename(log_path, future.path)
+            raise
         del self._futures[tp]
-        log = Log.open(
-            self._disk,
-            log_path,
-            old.settings,
-            now_ms=now_ms,
-            recovery_point=old.end_offset,
-            log_start_offset=old.start_offset,
-            clean=True,
-            cleaner_offset=old.cleaner_offset,
-        )
         try:
             self.delete(tp, now_ms)
             self._disk.sync_directory(old_path)
