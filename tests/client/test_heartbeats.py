@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 import ottla
-from ottla.client import AsyncConsumer, AsyncShareConsumer, Consumer, Fenced, Producer
+from ottla.client import Admin, AsyncConsumer, AsyncShareConsumer, Consumer, Fenced, Producer
 from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.group import Group
@@ -20,6 +20,7 @@ from ottla.client.share.group import ShareGroupMember
 from ottla.kernel.client_error import NotReachable, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
+from tests.client.conftest import eventually
 
 PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
 
@@ -136,6 +137,25 @@ def test_a_member_goes_on_when_it_has_its_rights_again(node: ottla.Node, protoco
         producer.send(protocol, b"after").result(30)
         assert [record.value for record in consumer.poll(30)] == [b"after"]
         consumer.commit()
+
+
+def test_a_member_gets_a_topic_that_was_deleted_and_created_again(node: ottla.Node) -> None:
+    """It had given up the deleted one on its own, and never confirmed that to the coordinator, which waited for it."""
+    settings = {"group.protocol": "consumer", "auto.offset.reset": "earliest", "metadata.max.age.ms": "100"}
+    settings |= {"bootstrap.servers": node.bootstrap_servers, "allow.auto.create.topics": "false"}
+    with (
+        Admin(node.bootstrap_servers) as admin,
+        Producer(node.bootstrap_servers) as producer,
+        Consumer(settings, group_id="again") as consumer,
+    ):
+        admin.create_topic("again", 1)
+        consumer.subscribe(["again"])
+        eventually(lambda: consumer.poll(0.1) == [] and len(consumer.assignment()) == 1)
+        admin.delete_topics(["again"]).check()
+        eventually(lambda: consumer.poll(0.1) == [] and not consumer.assignment())
+        admin.create_topic("again", 1)
+        producer.send("again", b"v").result(30)
+        eventually(lambda: [record.value for record in consumer.poll(0.1)] == [b"v"], 20)
 
 
 def test_a_member_that_does_not_poll_leaves() -> None:

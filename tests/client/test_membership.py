@@ -183,6 +183,20 @@ def test_a_consumer_member_says_everything_once_and_then_only_what_is_new() -> N
     assert membership.heartbeat_request(["t"], None, owned).topic_partitions is None
 
 
+def test_a_new_assignment_is_confirmed_though_nothing_changes() -> None:
+    """Of a deleted topic, which the member had given up before the coordinator asked for it back."""
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    membership.heartbeat_request(["t"], None, {})
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1))
+    membership.heartbeat_request(["t"], None, {ID: (0,)})
+    assert membership.heartbeat_request(["t"], None, {}).topic_partitions == []
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1))
+    assert membership.heartbeat_request(["t"], None, {}).topic_partitions is None
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1, assignment=Assignment()))
+    assert membership.heartbeat_request(["t"], None, {}).topic_partitions == []
+    assert membership.heartbeat_request(["t"], None, {}).topic_partitions is None
+
+
 def test_what_may_not_have_arrived_is_said_again() -> None:
     membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
     membership.heartbeat_request(["t"], None, {})

@@ -236,6 +236,8 @@ class ConsumerMembership:
         #: The owned partitions last reported to the coordinator; None if they must be reported again.
         self.reported_owned: dict[Uuid, tuple[int, ...]] | None = None
         self._reported_subscription: tuple[tuple[str, ...], str | None] | None = None
+        #: Whether the last assignment was not answered yet with the owned partitions.
+        self._unconfirmed = False
         #: Whether the coordinator may know a pattern of this member.
         self._had_pattern = False
         self._settings = settings
@@ -270,7 +272,8 @@ class ConsumerMembership:
                 # Null means unchanged: an empty one takes an earlier pattern back.
                 request.subscribed_topic_regex = pattern or ""
             self._reported_subscription = subscription
-        if full or owned != self.reported_owned:
+        if full or owned != self.reported_owned or self._unconfirmed:
+            self._unconfirmed = False
             reported = {} if self.epoch == _JOIN else owned
             request.topic_partitions = [
                 modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers))
@@ -286,6 +289,8 @@ class ConsumerMembership:
             self.epoch = response.member_epoch
             self.interval_ms = response.heartbeat_interval_ms
             if response.assignment is not None:
+                # The coordinator waits for an answer, also from a member that has given up the partitions before.
+                self._unconfirmed = True
                 self.target = {
                     Uuid(bytes(assigned.topic_id)): tuple(assigned.partitions)
                     for assigned in response.assignment.topic_partitions
