@@ -180,6 +180,23 @@ def test_a_member_whose_poll_waits_stays_however_long_that_takes() -> None:
     assert group.reasons == []
 
 
+@pytest.mark.parametrize("poll", ["poll", "poll_table"])
+def test_a_poll_of_what_is_in_hand_already_counts_too(node: ottla.Node, poll: str) -> None:
+    with Producer(node.bootstrap_servers) as producer:
+        for _ in range(3):
+            producer.send(poll, b"a batch").result(30)
+    with Consumer(
+        node.bootstrap_servers, group_id=poll, group_protocol="consumer", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe([poll])
+        take, group = getattr(consumer, poll), consumer._async._group
+        assert group is not None
+        for _ in range(3):
+            group.polled_at_ms = 0
+            assert len(take(30, max_records=1)) == 1
+            assert group.polled_at_ms > 0
+
+
 @pytest.mark.parametrize("kind", [AsyncConsumer, AsyncShareConsumer])
 def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
     async def run() -> None:

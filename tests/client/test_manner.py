@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import uvloop
@@ -19,6 +20,7 @@ from ottla.client import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    ClientClosed,
     Consumer,
     NotReachable,
     OffsetSpec,
@@ -352,3 +354,24 @@ def test_a_port_that_speaks_no_tls_is_named_with_the_setting_to_look_at() -> Non
         with pytest.raises(NotReachable, match=r"security\.protocol"):
             asyncio.run(connect())
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        (AsyncAdmin, lambda client: client.list_topics()),
+        (AsyncProducer, lambda client: client.send("t", b"x")),
+        (AsyncConsumer, lambda client: client.end_offsets([TopicPartition("t", 0)])),
+    ],
+    ids=["admin", "producer", "consumer"],
+)
+def test_an_asynchronous_client_is_closed_at_the_end_of_its_block(
+    node: ottla.Node, kind: Any, call: Callable[[Any], Any]
+) -> None:
+    async def run() -> None:
+        async with kind(node.bootstrap_servers) as client:
+            pass
+        with pytest.raises(ClientClosed):
+            await call(client)
+
+    asyncio.run(run())

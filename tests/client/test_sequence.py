@@ -84,8 +84,8 @@ class Scene:
         self.sender = Sender(cluster, self.accumulator, settings, threading.Lock(), None)
         self.sender._connections[1] = cast(BrokerConnection, self.broker)
 
-    def send(self, partition: int) -> Delivery:
-        delivery = self.accumulator.append("t", b"v", None, partition, None, 0)
+    def send(self, partition: int, value: bytes = b"v") -> Delivery:
+        delivery = self.accumulator.append("t", value, None, partition, None, 0)
         assert delivery is not None
         self.sender.wake()
         return delivery
@@ -113,15 +113,42 @@ class Scene:
             await asyncio.sleep(0)
 
 
-def played(play: Callable[[Scene], Awaitable[None]]) -> None:
+def played(play: Callable[[Scene], Awaitable[None]], **given: object) -> None:
     async def run() -> None:
-        scene = Scene()
+        scene = Scene(**given)
         try:
             await play(scene)
         finally:
             scene.sender.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_no_more_requests_are_in_flight_than_the_setting_allows(most: int) -> None:
+    async def play(scene: Scene) -> None:
+        for number in range(most + 2):
+            scene.send(number % 2)
+            await scene.settled()
+        assert scene.broker.asked.qsize() == most
+        _, answer = await scene.request()
+        answer()
+        await scene.settled()
+        assert scene.broker.asked.qsize() == most
+
+    played(play, max_in_flight_requests_per_connection=most)
+
+
+@pytest.mark.parametrize(("largest", "requests"), [(1_000, [[0, 1]]), (300, [[0], [1]])])
+def test_a_request_is_no_larger_than_the_setting_allows(largest: int, requests: list[list[int]]) -> None:
+    async def play(scene: Scene) -> None:
+        scene.send(0, bytes(200))
+        scene.send(1, bytes(200))
+        await scene.settled()
+        assert [sorted((await scene.request())[0]) for _ in requests] == requests
+        assert scene.broker.asked.empty()
+
+    played(play, max_request_size=largest)
 
 
 def test_a_batch_that_may_be_written_keeps_its_number_when_another_partition_gives_one_up() -> None:
