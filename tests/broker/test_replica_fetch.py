@@ -282,6 +282,23 @@ def test_what_ends_the_wait_of_a_consumer_that_sends_the_next_request(key: ApiKe
     assert values(part) == ([] if ends else [b"one"])
 
 
+@pytest.mark.parametrize("node_id", [-1, _FOLLOWER])
+def test_a_fetch_waits_for_no_more_than_its_answer_may_hold(node_id: int) -> None:
+    pair = Pair()
+    pair.produce(b"one", acks=1)
+    pair.follower_has(1)
+    request = fetch.FetchRequest(
+        replica_state=fetch.ReplicaState(replica_id=node_id, replica_epoch=_EPOCH),
+        max_wait_ms=60_000,
+        min_bytes=1 << 20,
+        max_bytes=10,
+        topics=[fetch.FetchTopic(topic_id=pair.scene.node.image.topics[TOPIC].topic_id, partitions=[at(0)])],
+    )
+    [answer] = pair.send(request, 17)
+    [part] = [part for topic in answer.responses for part in topic.partitions]
+    assert values(part) == [b"one"]
+
+
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_full_fetch_ends_the_session_that_it_names(epoch: int) -> None:
     pair = Pair()

@@ -107,6 +107,16 @@ def test_a_fetch_waits_for_an_append_and_for_a_release(node: ottla.Node, client:
         assert [(each.offset, each.delivery_count) for each in records_of(two.receive_fetch())] == [(0, 2)]
 
 
+def test_a_fetch_waits_for_no_more_than_its_answer_may_hold(node: ottla.Node, client: WireClient, group: str) -> None:
+    topic, _ = create(client)
+    with Member(node.bootstrap_servers, group, topic) as one:
+        one.join()
+        one.fetch()
+        produce(client, topic, b"a")
+        answer = one.fetch(wait_ms=100_000, min_bytes=1 << 20, max_bytes=10)
+        assert [each.value for each in records_of(answer)] == [b"a"]
+
+
 def test_whoever_waits_passes_over_markers_and_has_all_that_comes_behind_them(
     node: ottla.Node, client: WireClient, group: str
 ) -> None:

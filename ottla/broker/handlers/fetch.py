@@ -104,6 +104,8 @@ class ParkedFetch:
         if self.node.quotas.active:
             most = self.node.quotas.fetch_bytes_max(call.user, call.client_id)
             self.bytes_max = self.bytes_max if most is None else min(self.bytes_max, most)
+        # More than the response may hold is not waited for, as in Apache Kafka.
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
         self.session, self.wanted, self.incremental = self._open_session(named)
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
@@ -165,7 +167,7 @@ class ParkedFetch:
             yield
             if self.later is not None and self.later.resolved:
                 return None
-        if not urgent and read_bytes < self.request.min_bytes:
+        if not urgent and read_bytes < self.bytes_min:
             return None
         # From here on the session counts this data as sent, so it must be the response.
         self._is_answering = True
@@ -182,7 +184,7 @@ class ParkedFetch:
         results: list[tuple[CachedPartition, PartitionData]] = []
         urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
         _, read_bytes, urgent = self._read_all(self.wanted, results, self.bytes_max, 0, urgent)
-        if not urgent and read_bytes < self.request.min_bytes:
+        if not urgent and read_bytes < self.bytes_min:
             return None
         return self._throttled(read_bytes) or self._add_news(self._empty_response(), results)
 

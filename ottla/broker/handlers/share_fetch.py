@@ -250,7 +250,7 @@ class ParkedShareFetch:
                 reads.append((key, leader, fetched))
                 size += len(fetched.records)
         all_failed = len(results) == len(self._session.partitions)
-        if not all_failed and not final and size < self._request.min_bytes:
+        if not all_failed and not final and size < min(self._request.min_bytes, self._bytes_max):
             return None
         left = self._request.max_records
         for key, leader, fetched in reads:

@@ -186,7 +186,7 @@ class ReplicaFetch:
             results.append((watched, data))
             if bytes_left <= 0:
                 break
-        if not urgent and read_bytes < request.min_bytes:
+        if not urgent and read_bytes < min(request.min_bytes, request.max_bytes):
             return None
         self._add_news(response := FetchResponse(session_id=session.session_id), results)
         if self.later is None:
