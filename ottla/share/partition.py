@@ -103,6 +103,8 @@ class SharePartition:
         self.window = Window(start_offset)
         self.window.load(batches)
         self._writes = 0
+        #: The start that the last write with one sets.
+        self._sent_start = start_offset
         #: The numbers of the writes whose outcome is not known yet.
         self._pending_writes: set[int] = set()
 
@@ -256,7 +258,9 @@ class SharePartition:
         complete = self.window.complete_after(number)
         if self._pending_writes:
             # An earlier write may move the start further, or fail: leave the start as that write sets it.
-            start = UNSET_OFFSET
+            complete, start = self.window.complete_from(self._sent_start), UNSET_OFFSET
+        else:
+            self._sent_start = start
         self._pending_writes.add(number)
         return Write(number, start, complete, combine((), batches, start))
 

@@ -174,6 +174,15 @@ class Window:
         start = self.start_after(write_number)
         return sum(len(run) for run in self.runs if run.first_offset >= start and run.is_final_after(write_number))
 
+    def complete_from(self, start: int) -> int:
+        """The number of offsets from `start` on that will be over once all writes are stored."""
+        over = sum(
+            run.end_offset - max(run.first_offset, start)
+            for run in self.runs
+            if run.next_state in _FINAL and run.end_offset > start
+        )
+        return over + max(0, self.start_offset - start)
+
     @property
     def first_available(self) -> int:
         """The first offset that can be acquired: of an available run, or the window's end."""

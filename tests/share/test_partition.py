@@ -117,6 +117,18 @@ def test_of_two_writes_under_way_the_second_leaves_the_start_where_the_first_put
     assert again.next_fetch_offset == 2
 
 
+@pytest.mark.parametrize(("order", "start"), [((0, 1), 1), ((1, 0), 0)])
+def test_two_writes_under_way_count_all_that_is_over(order: tuple[int, int], start: int) -> None:
+    partition = fresh()
+    take(partition, "a", log(4))
+    kept = StoredState(0)
+    for write in [partition.acknowledge("a", [Acknowledgement(at, at, [ACCEPT])], 0) for at in order]:
+        assert write is not None
+        stored(partition, write)
+        kept = kept.updated(write.start_offset, -1, write.delivery_complete_count, write.batches)
+    assert (kept.start_offset, kept.start_offset + kept.delivery_complete_count) == (start, 2)
+
+
 def test_only_who_has_a_record_can_say_what_became_of_it() -> None:
     partition = fresh()
     take(partition, "a", log(4))
