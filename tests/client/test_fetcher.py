@@ -73,11 +73,13 @@ def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return asyncio.run(run())
 
 
-def wanted_of(*changes: Any) -> list[list[int]]:
+def wanted_of(*changes: Any, max_partition_fetch_bytes: int = 1000) -> list[list[int]]:
     """The partitions of t that are fetched first, and after each change of their positions."""
 
     async def run() -> list[list[int]]:
-        cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", {"max_partition_fetch_bytes": 1000}))
+        cluster = Cluster(
+            ConsumerSettings.read("127.0.0.1:1", {"max_partition_fetch_bytes": max_partition_fetch_bytes})
+        )
         partitions = [
             MetadataResponsePartition(partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1])
             for number in range(3)
@@ -109,6 +111,13 @@ def wanted_of(*changes: Any) -> list[list[int]]:
         return asked
 
     return asyncio.run(run())
+
+
+def test_without_room_for_a_partition_one_batch_is_fetched_at_a_time() -> None:
+    def holding(first: PartitionPosition, *_: PartitionPosition) -> None:
+        first.buffered = 1
+
+    assert wanted_of(holding, max_partition_fetch_bytes=0) == [[0, 1, 2], [1, 2]]
 
 
 def test_only_partitions_that_may_be_read_are_fetched() -> None:
@@ -221,6 +230,24 @@ def test_a_replica_that_cannot_serve_sends_the_next_fetch_back_to_the_leader() -
 
 def test_a_replica_that_is_not_live_is_not_asked() -> None:
     assert scene([{"preferred_read_replica": 3}]) == [(1, 5), (1, 5)]
+
+
+def test_a_replica_that_is_missing_in_the_metadata_is_looked_for() -> None:
+    async def run() -> None:
+        cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", {}))
+        cluster.metadata.apply(
+            MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="h", port=1)]), now_ms()
+        )
+        fetcher = Watched(cluster, {ONE: PartitionPosition(ONE)})
+        want = WantedPartition(5, -1, 1, Uuid(b"i" * 16))
+        for known in (True, False):
+            answer = PartitionData(partition_index=0, preferred_read_replica=1 if known else 2)
+            assert fetcher._take_in(ONE, want, answer) is known, "the leader would send it there again at once"
+            assert (cluster.metadata.update_due_ms() <= now_ms()) is not known
+        fetcher.close()
+        await cluster.close()
+
+    asyncio.run(run())
 
 
 def test_a_replica_that_has_not_got_the_offset_leaves_the_decision_to_the_leader() -> None:

@@ -167,6 +167,28 @@ def test_only_cooperative_assignors_keep_partitions_through_a_rebalance() -> Non
     assert not ClassicMembership(settings()).cooperative
 
 
+def test_an_assignment_that_came_and_went_before_it_was_taken_up_is_confirmed() -> None:
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "m")
+    membership.heartbeat_request(["t"], None, {})
+
+    def told(*partitions: int) -> None:
+        topics = [TopicPartitions(topic_id=ID, partitions=list(partitions))]
+        membership.heartbeat_answered(
+            ConsumerGroupHeartbeatResponse(member_epoch=2, assignment=Assignment(topic_partitions=topics))
+        )
+
+    def said(*owned: int) -> list[int] | None:
+        parts = membership.heartbeat_request(["t"], None, {ID: owned}).topic_partitions
+        return None if parts is None else [number for part in parts for number in part.partitions]
+
+    told(0)
+    assert (said(0), said(0)) == ([0], None)
+    told(1, 0)
+    assert said(0) is None, "the program has not polled yet"
+    told(0)
+    assert (said(0), said(0)) == ([0], None), "the coordinator waits until it hears that 1 is free"
+
+
 def test_a_consumer_member_says_everything_once_and_then_only_what_is_new() -> None:
     membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
     first = membership.heartbeat_request(["t"], None, {})

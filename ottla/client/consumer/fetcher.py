@@ -117,7 +117,7 @@ class Fetcher(WakeLoop):
                     continue
                 if state.position is None or state.paused or state.fetching:
                     continue
-                if state.buffered >= self._settings.max_partition_fetch_bytes:
+                if state.buffered >= self._settings.partition_full_bytes:
                     full = True
                     continue
                 leader = self._compare(state)
@@ -309,7 +309,7 @@ class Fetcher(WakeLoop):
                         why = f"{partition} at offset {want.offset}: the broker's answer contains no complete batch"
                         state.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
                     state.fetched(chunk, want.offset)
-                return True
+                return self._is_preferred_known(data.preferred_read_replica)
             preferred, state.preferred = state.preferred, None
             if code in _MOVED:
                 hint = data.current_leader
@@ -330,6 +330,13 @@ class Fetcher(WakeLoop):
                 # Skipped after a seek: an error at the old offset no longer matters.
                 state.error = error_of(code, f"{partition} at offset {want.offset}")
             return True
+
+    def _is_preferred_known(self, node_id: int) -> bool:
+        """Whether the metadata has the replica that a leader names. If not, the leader will name it again."""
+        if node_id < 0 or node_id in self._cluster.metadata.nodes:
+            return True
+        self._cluster.metadata.request_update(now_ms())
+        return False
 
     def _out_of_range(self, state: PartitionPosition, offset: int) -> None:
         policy = self._settings.auto_offset_reset

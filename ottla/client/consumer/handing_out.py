@@ -132,7 +132,7 @@ class RecordCalls:
         fetcher is woken only if buffer space was freed: waking the loop at each poll costs a quarter of a poll's time.
         """
         left = records_max
-        full_bytes = self.settings.max_partition_fetch_bytes
+        full_bytes = self.settings.partition_full_bytes
         has_room = False
         now = now_ms()
         try:

@@ -68,7 +68,8 @@ class ConsumerGroupMember(Group):
             if owned - target:
                 await self._owner.before_revoke()
                 await self._owner.revoke(owned - target)
-            await self._owner.assign_more(target - owned)
+            # A heartbeat may have brought another target in the meantime.
+            await self._owner.assign_more(self._target() - self._owner.owned())
             # The coordinator waits for this to give the revoked partitions to other members.
             self._wake.set()
         return None
@@ -93,12 +94,12 @@ class ConsumerGroupMember(Group):
         membership = self.membership
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
+        connection = await self._coordinator()
         owned: dict[Uuid, list[int]] = {}
         for topic, number in sorted(self._owner.owned()):
             known = self._cluster.metadata.topics.get(topic)
             if known is not None:
                 owned.setdefault(known.id, []).append(number)
-        connection = await self._coordinator()
         request = membership.heartbeat_request(topics, pattern, {key: tuple(numbers) for key, numbers in owned.items()})
         try:
             response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)

@@ -223,6 +223,10 @@ _LOST = frozenset(
 _JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
 
 
+def _same(one: dict[Uuid, tuple[int, ...]], other: dict[Uuid, tuple[int, ...]]) -> bool:
+    return {key: set(numbers) for key, numbers in one.items()} == {key: set(numbers) for key, numbers in other.items()}
+
+
 class ConsumerMembership:
     """A consumer in a group with the consumer protocol."""
 
@@ -235,9 +239,9 @@ class ConsumerMembership:
         self.target: dict[Uuid, tuple[int, ...]] | None = None
         #: The owned partitions last reported to the coordinator; None if they must be reported again.
         self.reported_owned: dict[Uuid, tuple[int, ...]] | None = None
-        self._reported_subscription: tuple[tuple[str, ...], str | None] | None = None
-        #: Whether the last assignment was not answered yet with the owned partitions.
+        #: Has an assignment come that no heartbeat has confirmed yet?
         self._unconfirmed = False
+        self._reported_subscription: tuple[tuple[str, ...], str | None] | None = None
         #: Whether the coordinator may know a pattern of this member.
         self._had_pattern = False
         self._settings = settings
@@ -253,6 +257,9 @@ class ConsumerMembership:
         """All fields when joining or after a missing answer, otherwise only what has changed since the last heartbeat.
 
         The coordinator answers a full heartbeat with the assignment, so one in a lost answer is sent again.
+
+        Every assignment is confirmed, even if nothing changed: of a partition that was given and taken away before the
+        member took it up, the coordinator waits to hear that the member does not own it.
         """
         settings = self._settings
         subscription = (tuple(sorted(topics)), pattern)
@@ -272,8 +279,9 @@ class ConsumerMembership:
                 # Null means unchanged: an empty one takes an earlier pattern back.
                 request.subscribed_topic_regex = pattern or ""
             self._reported_subscription = subscription
-        if full or owned != self.reported_owned or self._unconfirmed:
-            self._unconfirmed = False
+        confirms = self._unconfirmed and _same(owned, self.target or {})
+        if full or confirms or owned != self.reported_owned:
+            self._unconfirmed = self._unconfirmed and not confirms
             reported = {} if self.epoch == _JOIN else owned
             request.topic_partitions = [
                 modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers))
@@ -289,12 +297,11 @@ class ConsumerMembership:
             self.epoch = response.member_epoch
             self.interval_ms = response.heartbeat_interval_ms
             if response.assignment is not None:
-                # The coordinator waits for an answer, also from a member that has given up the partitions before.
-                self._unconfirmed = True
                 self.target = {
                     Uuid(bytes(assigned.topic_id)): tuple(assigned.partitions)
                     for assigned in response.assignment.topic_partitions
                 }
+                self._unconfirmed = True
             return Outcome.GOOD
         self.unanswered()
         if code in _COORDINATOR:

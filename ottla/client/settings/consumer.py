@@ -215,6 +215,11 @@ class ConsumerSettings(ClientSettings):
             raise OttlaError("group.id is empty: name a group, or remove it")
 
     @property
+    def partition_full_bytes(self) -> int:
+        """So much of a partition is read ahead. Never 0: a fetch returns a batch, however large."""
+        return max(1, self.max_partition_fetch_bytes)
+
+    @property
     def read_committed(self) -> bool:
         """True if records of open and aborted transactions are not visible."""
         return self.isolation_level == "read_committed"
