@@ -8,11 +8,19 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, AsyncShareConsumer, TopicPartition
+from ottla.client import (
+    Acknowledge,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    ShareRecord,
+    TopicPartition,
+)
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.sim.checker import Broken
 from ottla.sim.workload import PARTITIONS
@@ -22,7 +30,12 @@ _TRANSACTION_MS = 15_000
 _REQUEST_MS = 4_000
 _PATIENCE_MS = 20_000
 _PAUSE_S = (0.05, 0.8)
+#: How often a member of a share group acknowledges so.
+_WORDS = {Acknowledge.ACCEPT: 85, Acknowledge.RELEASE: 10, Acknowledge.REJECT: 5}
 
+#: Settings of a client by Kafka's names.
+Settings = Mapping[str, str]
+_NO_SETTINGS: Settings = {}
 
 #: Partition -> (offset, value) of its records.
 Log = dict[int, list[tuple[int, bytes]]]
@@ -38,7 +51,9 @@ class MoveLedger:
     seen: Log = field(default_factory=dict)
     #: Source partition -> the highest position whose transaction was confirmed.
     committed: dict[int, int] = field(default_factory=dict)
-    #: (generation, partition) -> the member that read records of it.
+    #: Has each record a key? Compacted topics require one.
+    keyed: bool = False
+    #: (generation, partition) -> the member that read records of it: a static one by its own name.
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     transactions: int = 0
     aborted: int = 0
@@ -71,10 +86,21 @@ class ShareLedger:
 
 
 async def move(
-    name: str, servers: str, protocol: str, topic: str, ledger: MoveLedger, rng: Random, going: Callable[[], bool]
+    name: str,
+    servers: str,
+    protocol: str,
+    topic: str,
+    ledger: MoveLedger,
+    rng: Random,
+    going: Callable[[], bool],
+    reads: Settings = _NO_SETTINGS,
+    writes: Settings = _NO_SETTINGS,
 ) -> None:
-    """Move records in transactions while `going`; after any failure, start over with the same transactional id."""
-    own = {"bootstrap.servers": servers}
+    """Move records in transactions while `going`; after any failure, start over with the same transactional id.
+
+    `reads` and `writes`: more settings of the consumer and the producer.
+    """
+    own = {"bootstrap.servers": servers, "max.poll.records": "20", **reads}
     if protocol == "classic":
         own["session.timeout.ms"] = str(_PATIENCE_MS // 3)
     while going():
@@ -86,12 +112,11 @@ async def move(
                     group_protocol=protocol,
                     auto_offset_reset="earliest",
                     enable_auto_commit=False,
-                    max_poll_records=20,
                     request_timeout_ms=_REQUEST_MS,
                     default_api_timeout_ms=_PATIENCE_MS,
                 ) as consumer,
                 AsyncProducer(
-                    servers,
+                    {"bootstrap.servers": servers, **writes},
                     transactional_id=name,
                     transaction_timeout_ms=_TRANSACTION_MS,
                     delivery_timeout_ms=_PATIENCE_MS,
@@ -120,14 +145,15 @@ async def _move_some(
         return
     member = consumer.group_metadata()
     for each in records:
-        ledger.add_owner(member.generation_id, member.member_id, each.partition)
+        ledger.add_owner(member.generation_id, member.group_instance_id or member.member_id, each.partition)
     positions = {TopicPartition(topic, each.partition): each.offset + 1 for each in records}
     aborts = rng.random() < 0.1
     await producer.begin_transaction()
     for each in records:
         # To another partition, which another broker may lead; the records of one partition stay together, in order.
         value = _ABORTED + each.value if aborts else each.value
-        await producer.send(ledger.topic, value, partition=(each.partition + 1) % PARTITIONS)
+        key = value if ledger.keyed else None
+        await producer.send(ledger.topic, value, key=key, partition=(each.partition + 1) % PARTITIONS)
         if rng.random() < 0.05:
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
     if aborts:
@@ -144,12 +170,14 @@ async def _move_some(
         ledger.committed[partition.partition] = max(position, ledger.committed.get(partition.partition, 0))
 
 
-async def watch(servers: str, topic: str, seen: Log, rng: Random, going: Callable[[], bool]) -> None:
+async def watch(
+    servers: str, topic: str, seen: Log, rng: Random, going: Callable[[], bool], given: Settings = _NO_SETTINGS
+) -> None:
     """Read committed records while `going`, resuming after failures; Broken if the offsets go back."""
     while going():
         try:
             async with AsyncConsumer(
-                servers,
+                {"bootstrap.servers": servers, **given},
                 isolation_level="read_committed",
                 auto_offset_reset="earliest",
                 request_timeout_ms=_REQUEST_MS,
@@ -171,25 +199,48 @@ async def watch(servers: str, topic: str, seen: Log, rng: Random, going: Callabl
 
 
 async def share(
-    group: str, servers: str, topic: str, ledger: ShareLedger, rng: Random, going: Callable[[], bool]
+    group: str,
+    servers: str,
+    topic: str,
+    ledger: ShareLedger,
+    rng: Random,
+    going: Callable[[], bool],
+    given: Settings = _NO_SETTINGS,
 ) -> None:
-    """Consume as a member of a share group while `going`."""
+    """Consume as a member of a share group while `going`; in explicit mode, give some records back or reject them."""
     while going():
         try:
             async with AsyncShareConsumer(
-                servers, group_id=group, request_timeout_ms=_REQUEST_MS, default_api_timeout_ms=_PATIENCE_MS
+                {"bootstrap.servers": servers, **given},
+                group_id=group,
+                request_timeout_ms=_REQUEST_MS,
+                default_api_timeout_ms=_PATIENCE_MS,
             ) as consumer:
                 consumer.subscribe([topic])
                 while going():
                     records = await consumer.poll(rng.uniform(*_PAUSE_S))
                     for each in records:
                         ledger.add_delivery(each.partition, each.offset, each.value, each.delivery_count)
+                    settled = _acknowledge(consumer, records, rng) if consumer.explicit else records
                     results = await consumer.commit()
-                    for each in records:
+                    for each in settled:
                         if results.get(TopicPartition(topic, each.partition), OttlaError()) is None:
                             ledger.accepted[each.partition, each.offset] = each.delivery_count
         except (KafkaError, OttlaError):
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
+def _acknowledge(
+    consumer: AsyncShareConsumer[bytes, bytes], records: list[ShareRecord[bytes, bytes]], rng: Random
+) -> list[ShareRecord[bytes, bytes]]:
+    """Acknowledge each record in some way; returns those that may not come again."""
+    settled = []
+    for each in records:
+        word = rng.choices(list(_WORDS), list(_WORDS.values()))[0]
+        consumer.acknowledge(each, word)
+        if word is not Acknowledge.RELEASE:
+            settled.append(each)
+    return settled
 
 
 async def all_taken(servers: str, group: str) -> None:

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from random import Random
 from typing import Any
@@ -37,17 +37,18 @@ async def produce(
     rng: Random,
     going: Going,
     pause_s: Seconds = _PAUSE_S,
+    given: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> None:
     """Send bursts of numbered records as an idempotent producer while `going`, with a pause after each burst.
 
-    `settings`: more settings of the producer.
+    `given` and `settings`: more settings of the producer, by Kafka's names and as keywords.
     """
     number = 0
     while going():
         try:
             async with AsyncProducer(
-                servers,
+                {"bootstrap.servers": servers} | dict(given or {}),
                 delivery_timeout_ms=_DELIVERY_MS,
                 request_timeout_ms=_REQUEST_MS,
                 max_block_ms=_DELIVERY_MS,
@@ -104,20 +105,20 @@ async def consume(
     ledger: WorkloadLedger,
     rng: Random,
     going: Going,
+    given: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> None:
-    """Consume as a member of a group while `going`, and commit after each poll. `settings`: more of the consumer."""
+    """Consume as a member of a group while `going`, and commit after each poll. More settings as of `produce`."""
     seen = ledger.seen.setdefault(name, [])
     while going():
         try:
             async with AsyncConsumer(
-                servers,
+                {"bootstrap.servers": servers, "enable.auto.commit": "false", "fetch.max.wait.ms": "2000"}
+                | dict(given or {}),
                 group_id=group,
                 auto_offset_reset="earliest",
-                enable_auto_commit=False,
                 request_timeout_ms=_REQUEST_MS,
                 default_api_timeout_ms=_DELIVERY_MS,
-                fetch_max_wait_ms=2_000,
                 **settings,
             ) as consumer:
                 seen.append(None)

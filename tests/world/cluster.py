@@ -6,6 +6,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ from random import Random
 from ottla.client import AsyncAdmin
 from ottla.sim.checker import WorkloadLedger, check
 from ottla.sim.history import OperationHistory
+from ottla.sim.host import Host
 from ottla.sim.node import NodeHost, controller_address
 from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
 from ottla.sim.world import World
@@ -28,7 +30,8 @@ def cluster(world: World, brokers: int, settings: dict[str, str] | None = None) 
     controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": str(CONTROLLER_ID)} | given)
     own = {"process.roles": "broker", "controller.quorum.bootstrap.servers": controller.controller_address}
     return controller, [
-        NodeHost(world, f"broker{index}", own | {"node.id": str(index)} | given) for index in range(brokers)
+        NodeHost(world, f"broker{index}", own | {"node.id": str(index)} | given | _rack(index, given))
+        for index in range(brokers)
     ]
 
 
@@ -37,7 +40,15 @@ def combined(world: World, count: int, settings: dict[str, str] | None = None) -
     hosts = [world.host(f"node{index}") for index in range(1, count + 1)]
     voters = ",".join(f"{index}@{controller_address(host)}" for index, host in enumerate(hosts, 1))
     given = {"controller.quorum.voters": voters, "controller.quorum.bootstrap.servers": ""} | (settings or {})
-    return [NodeHost(world, host, {"node.id": str(index)} | given) for index, host in enumerate(hosts, 1)]
+    return [
+        NodeHost(world, host, {"node.id": str(index)} | given | _rack(index, given))
+        for index, host in enumerate(hosts, 1)
+    ]
+
+
+def _rack(index: int, settings: Mapping[str, str]) -> dict[str, str]:
+    """A rack for each broker where consumers read from the replica in theirs."""
+    return {"broker.rack": f"rack{index}"} if "replica.selector.class" in settings else {}
 
 
 def servers_of(brokers: list[NodeHost]) -> str:
@@ -87,10 +98,18 @@ class ClusterHistory(History):
         servers, [ledger] = servers_of(self.brokers), self.ledgers
         hosts[3].run(self._create(servers), limit_ms=_CALM_MS)
         for host in hosts[:2]:
-            rng = Random(f"{self.world.seed} {host.name}")
-            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going))
-        rng = Random(f"{self.world.seed} consumer")
-        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going))
+            rng, given = Random(f"{self.world.seed} {host.name}"), self._given_to_producer(host)
+            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going, given=given))
+        rng, given = Random(f"{self.world.seed} consumer"), self._given_to_consumer(hosts[2])
+        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going, given=given))
+
+    def _given_to_producer(self, host: Host) -> dict[str, str]:
+        """More settings of a producer."""
+        return {}
+
+    def _given_to_consumer(self, host: Host) -> dict[str, str]:
+        """More settings of a consumer."""
+        return {}
 
     async def _create(self, servers: str) -> None:
         async def ask() -> None:

@@ -1,8 +1,10 @@
 """Exactly once over three brokers: transactions that read and write, groups of both protocols, a share group; by seeds.
 
 Rules:
-- As in `tests/world/replicated.py`, with other clients. Producers write `records`; two groups, one of each protocol,
-  move every record once to a topic of their own, in transactions that commit their offsets; a share group takes all.
+- As in `tests/world/replicated.py`, with other clients, and other settings for each seed. Producers write `records`;
+  two groups, one of each protocol, move every record once to a topic of their own, in transactions that commit their
+  offsets; a share group takes all, or, in some histories, what the first group has moved. The topics of moved records
+  may be compacted: each record has a key then.
 - A mover aborts now and then, and stands still for longer than its session; in some histories two movers have one
   transactional id, so that each start fences the other one. One of them ends with the faults: together they might
   fence each other without an end.
@@ -21,14 +23,16 @@ from ottla.client import (
     ConfigResource,
     ResourceType,
 )
+from ottla.kernel.ids import TopicPartition
 from ottla.sim.checker import Broken, check
 from ottla.sim.exactly_once import MoveLedger, ShareLedger, all_taken, check_moved, move, share, watch
 from ottla.sim.host import Host
 from ottla.sim.node import NodeHost
 from ottla.sim.workload import PARTITIONS, produce, read_all, until_it_works
 from tests.world.cluster import servers_of
+from tests.world.dealt import consumer, sharer, watcher
 from tests.world.history import _CALM_MS, _TOPIC
-from tests.world.replicated import _REPLICATED, ReplicatedHistory
+from tests.world.replicated import _REPLICATED, DealtHistory
 
 SETTINGS = _REPLICATED | {
     "share.coordinator.state.topic.num.partitions": "2",
@@ -38,19 +42,22 @@ SETTINGS = _REPLICATED | {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.share.min.record.lock.duration.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
 }
 SHARERS = "sharers"
 PROTOCOLS = ("classic", "consumer")
 
 
-class EosHistory(ReplicatedHistory):
+class EosHistory(DealtHistory):
     """Three brokers, and clients that want every record once."""
 
     def __init__(self, seed: int, *, power: bool, voters: int = 1) -> None:
         super().__init__(seed, power=power, settings=SETTINGS, voters=voters)
-        self.moves = [MoveLedger(f"movers-{each}", f"moved-{each}") for each in PROTOCOLS]
+        keyed = self.hands.compacts
+        self.moves = [MoveLedger(f"movers-{each}", f"moved-{each}", keyed=keyed) for each in PROTOCOLS]
         self.shared = ShareLedger()
+        self.shared_topic = self.moves[0].topic if self.hands.shares_moved else _TOPIC
         self.moving = True
         self.watching = True
         self.watchers: list[asyncio.Task[None]] = []
@@ -68,24 +75,33 @@ class EosHistory(ReplicatedHistory):
         servers, [ledger] = servers_of(self.brokers), self.ledgers
         hosts[-1].run(self._create(servers), limit_ms=_CALM_MS)
         for host in hosts[:2]:
-            self._start(host, produce(host.name, servers, ledger, self._rng(host), lambda: self.going))
+            given = self._given_to_producer(host)
+            self._start(host, produce(host.name, servers, ledger, self._rng(host), lambda: self.going, given=given))
         # Those that end before the others are waited for: the producers, and the rivals of movers.
         self.first, self.tasks = self.tasks, []
-        shared = self.world.seed % 3 == 0
+        seed = self.world.seed
+        shared = seed % 3 == 0
         for number, host in enumerate(self.movers):
             protocol, moves = PROTOCOLS[number % 2], self.moves[number % 2]
             name = f"mover-{protocol}" if shared else host.name
             going = self._in_faults if shared and number < len(PROTOCOLS) else self._in_all
-            self._start(host, move(name, servers, protocol, _TOPIC, moves, self._rng(host), going))
+            reads, writes = consumer(seed, host.name, protocol), self._given_to_producer(host)
+            if self.hands.is_static:
+                reads["group.instance.id"] = host.name
+            self._start(host, move(name, servers, protocol, _TOPIC, moves, self._rng(host), going, reads, writes))
         if shared:
             self.first += self.tasks[: len(PROTOCOLS)]
             del self.tasks[: len(PROTOCOLS)]
         for host, moves in zip(hosts[8:10], self.moves, strict=True):
-            self._start(host, watch(servers, moves.topic, moves.seen, self._rng(host), lambda: self.watching))
+            given = watcher(seed, host.name)
+            self._start(host, watch(servers, moves.topic, moves.seen, self._rng(host), lambda: self.watching, given))
         self.watchers = self.tasks[-2:]
         del self.tasks[-2:]
         for host in hosts[6:8]:
-            self._start(host, share(SHARERS, servers, _TOPIC, self.shared, self._rng(host), self._in_all))
+            work = share(
+                SHARERS, servers, self.shared_topic, self.shared, self._rng(host), self._in_all, sharer(seed, host.name)
+            )
+            self._start(host, work)
 
     def _in_faults(self) -> bool:
         return self.going
@@ -97,17 +113,16 @@ class EosHistory(ReplicatedHistory):
         return Random(f"{self.world.seed} {host.name}")
 
     async def _create(self, servers: str) -> None:
+        own = {"cleanup.policy": "compact"} if self.hands.compacts else {}
+        topics = {_TOPIC: self.hands.topics} | {each.topic: self.hands.topics | own for each in self.moves}
+        await self._create_topics(servers, topics)
+
         async def ask() -> None:
             async with AsyncAdmin(servers) as admin:
-                topics = {each.name for each in await admin.list_topics()}
-                for name in (_TOPIC, *(each.topic for each in self.moves)):
-                    if name not in topics:
-                        await admin.create_topic(name, partitions=PARTITIONS, replication_factor=3)
                 group = ConfigResource(ResourceType.GROUP, SHARERS)
-                told = await admin.alter_configs(
-                    {group: {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}}
-                )
-                told.check()
+                settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
+                settings |= {"share.isolation.level": "read_committed"} | self.hands.group
+                (await admin.alter_configs({group: settings})).check()
 
         await until_it_works(ask)
 
@@ -137,13 +152,13 @@ class EosHistory(ReplicatedHistory):
             task.result()
         logs = admin.run(read_all(servers, _TOPIC), limit_ms=_CALM_MS)
         check(self.ledgers[0], logs, {})
-        wanted = {(index, offset): value for index, log in logs.items() for offset, value in log}
+        count = sum(len(log) for log in logs.values())
 
         def over() -> bool:
             moved = all(
                 moves.committed.get(index, 0) > log[-1][0] for moves in self.moves for index, log in logs.items() if log
             )
-            return any(each.done() for each in self.tasks) or (moved and self.shared.delivered.keys() >= wanted.keys())
+            return any(each.done() for each in self.tasks) or (moved and len(self.shared.delivered) >= count)
 
         came = world.run_until(over, limit_ms=_CALM_MS)
         if came:
@@ -155,6 +170,8 @@ class EosHistory(ReplicatedHistory):
                 task.result()
         assert ended, "a mover does not end after the faults did"
         assert came, f"not everything is moved and taken: {self.behind(logs)}"
+        # A commit is confirmed before the partitions have its markers.
+        assert world.run_until(self._is_decided, limit_ms=_CALM_MS), "a transaction stays open"
         moved = [admin.run(read_all(servers, moves.topic, committed=True), limit_ms=_CALM_MS) for moves in self.moves]
 
         def seen() -> bool:
@@ -170,11 +187,24 @@ class EosHistory(ReplicatedHistory):
             task.result()
         for moves, there in zip(self.moves, moved, strict=True):
             check_moved(moves, logs, there)
-        for place, value in self.shared.delivered.items():
+        taken = moved[0] if self.hands.shares_moved else logs
+        wanted = {(index, offset): value for index, log in taken.items() for offset, value in log}
+        for place in wanted.keys() | self.shared.delivered.keys():
+            value = self.shared.delivered.get(place)
             if wanted.get(place) != value:
                 raise Broken(f"the share group was given {value!r} at {place}, where {wanted.get(place)!r} is")
         assert world.run_until(self._is_level, limit_ms=_CALM_MS), self.described()
         self.look()
+
+    def _is_decided(self) -> bool:
+        """Does no log of moved records hold an open transaction?"""
+        for node in self.brokers:
+            for moves in self.moves:
+                for index in range(PARTITIONS):
+                    log = None if node.node is None else node.node.store.get(TopicPartition(moves.topic, index))
+                    if log is not None and log.last_stable_offset != log.end_offset:
+                        return False
+        return True
 
     def behind(self, logs: dict[int, list[tuple[int, bytes]]]) -> object:
         """What is missing, for people."""

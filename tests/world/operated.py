@@ -115,6 +115,8 @@ class OperatedHistory(EosHistory):
     def _end(self) -> None:
         super()._end()
         for topic, index, partition in self._partitions():
+            if self.hands.compacts and any(topic == each.topic for each in self.moves):
+                continue  # Each replica is compacted at a time of its own.
             replicas = {b"".join(raw(log)) for log in self._logs(topic, index, partition) if log is not None}
             assert len(replicas) == 1, f"the replicas of {topic}-{index} differ byte by byte"
         self.world.run_for(_SETTLE_MS)

@@ -3,12 +3,14 @@
 Rules:
 - One controller is a host of its own, or each broker is a voter of the metadata quorum, too.
 - As in `tests/world/cluster.py`; the power of a broker goes only with `log.flush.interval.messages=1` (odd seeds).
+- Each seed deals other settings to nodes, topics and clients (`tests/world/dealt.py`).
 - Beside what clients were promised, the replicas are looked at: no two values below a high watermark at one offset
   while it goes, and at the end all of them in sync and equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.client import AsyncAdmin
@@ -16,10 +18,12 @@ from ottla.kernel.ids import TopicPartition
 from ottla.log.log import Log
 from ottla.metadata.image import Image
 from ottla.sim.checker import CommittedRecords, WorkloadLedger
+from ottla.sim.host import Host
 from ottla.sim.node import NodeHost
 from ottla.sim.workload import PARTITIONS, until_it_works
 from ottla.sim.world import World
 from tests.world.cluster import ClusterHistory, cluster, combined
+from tests.world.dealt import hands, producer, reader
 from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC
 from tests.world.replicas import held, raw
 
@@ -117,11 +121,40 @@ class ReplicatedHistory(ClusterHistory):
             assert len({b"".join(raw(log)) for log in logs}) == 1, f"the replicas of {index} differ byte by byte"
 
 
+class DealtHistory(ReplicatedHistory):
+    """A replicated history with settings of its own (`tests/world/dealt.py`)."""
+
+    def __init__(self, seed: int, *, power: bool, settings: dict[str, str] | None = None, voters: int = 1) -> None:
+        self.hands = hands(seed, power=power)
+        super().__init__(seed, power=power, settings=(settings or _REPLICATED) | self.hands.nodes, voters=voters)
+
+    async def _create(self, servers: str) -> None:
+        await self._create_topics(servers, {_TOPIC: self.hands.topics})
+
+    async def _create_topics(self, servers: str, topics: Mapping[str, Mapping[str, str]]) -> None:
+        async def ask() -> None:
+            async with AsyncAdmin(servers) as admin:
+                there = {each.name for each in await admin.list_topics()}
+                for name, configs in topics.items():
+                    if name not in there:
+                        await admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, configs=configs)
+                if self.hands.quotas:
+                    (await admin.alter_client_quotas([({"client-id": None}, self.hands.quotas)])).check()
+
+        await until_it_works(ask)
+
+    def _given_to_producer(self, host: Host) -> dict[str, str]:
+        return producer(self.world.seed, host.name)
+
+    def _given_to_consumer(self, host: Host) -> dict[str, str]:
+        return reader(self.world.seed, host.name)
+
+
 def run_replicated(seed: int, operations: Path | None = None) -> ReplicatedHistory:
     """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too.
 
     `operations`: a file for all operations of the clients.
     """
-    history = ReplicatedHistory(seed, power=seed % 2 == 1)
+    history = DealtHistory(seed, power=seed % 2 == 1)
     history.run_recorded(operations)
     return history
