@@ -57,6 +57,18 @@ def test_after_a_crash_every_partition_begins_a_new_leader_epoch() -> None:
     assert [partition.leader for partition in cluster.image.topics["flights"].partitions] == [1, 1, 1]
 
 
+def test_a_new_incarnation_leads_nothing_and_is_in_no_isr() -> None:
+    """Its process has died unseen: what it had acknowledged alone may be gone."""
+    cluster = Cluster(brokers=3, features={"metadata.version": 21})
+    assert not cluster.image.has_elr
+    cluster.create("flights", num_partitions=3, replication_factor=3)
+    assert {part.leader for part in cluster.image.topics["flights"].partitions} == {1, 2, 3}
+    cluster.now_ms += 100_000
+    assert cluster.ask(registration(2, incarnation=2)).broker_epoch > 0
+    for part in cluster.image.topics["flights"].partitions:
+        assert part.leader in (1, 3) and set(part.isr) == {1, 3}
+
+
 def test_after_a_clean_stop_leader_epochs_stay() -> None:
     cluster = Cluster()
     cluster.create("flights", num_partitions=3)

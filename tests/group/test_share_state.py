@@ -253,6 +253,15 @@ def test_a_group_without_state_is_deleted_at_once() -> None:
     assert host.share_calls == [] and host.group() is host.replayed_group() is None
 
 
+def test_every_group_that_a_request_names_is_answered() -> None:
+    host = Host()
+    _emptied(host, "orders")
+    host.call(_deleted("orders"), 0)
+    results = host.call(DeleteGroupsRequest(groups_names=["g", "none"]), 2).results
+    assert [each.group_id for each in results] == ["g", "none"]
+    assert results[1].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_a_group_that_is_deleted_takes_along_what_was_left_of_an_earlier_deletion() -> None:
     host = Host()
     _emptied(host, "orders", "clicks")

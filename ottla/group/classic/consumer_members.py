@@ -172,8 +172,8 @@ def heartbeat_consumer_group(context: CommandContext, call: Called, group: Consu
     member, _ = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     keep_session(context, group, member)
     error = ErrorCode.NONE
-    waits = member.state is MemberState.UNRELEASED_PARTITIONS and group.waits_for_others(member)
-    if member.epoch < group.assignment_epoch or not (waits or member.state is MemberState.STABLE):
+    calm = member.state is MemberState.STABLE or group.waits_for_others(member)
+    if member.epoch < group.assignment_epoch or not calm:
         error = ErrorCode.REBALANCE_IN_PROGRESS
         _must_rejoin_soon(context, group, member)
     context.answer(call.ticket, HeartbeatResponse(error_code=error))
