@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client import Consumer, OttlaError, TopicPartition
+from ottla.client import AsyncConsumer, AsyncProducer, Consumer, OttlaError, TopicPartition
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.classic import ClassicGroupMember
@@ -180,3 +180,47 @@ def test_a_commit_that_is_not_waited_for_refuses_at_once_what_cannot_be_committe
         pytest.raises(ValueError, match="an offset to commit"),
     ):
         consumer.commit_async({ONE: -5})
+
+
+def test_an_automatic_commit_that_is_sent_after_a_later_one_leaves_its_partitions_out() -> None:
+    async def run() -> None:
+        coordinator = Coordinator()
+        number = coordinator.begin_commit([ONE, TWO])
+        later = coordinator.begin(ONE, 9)
+        offset, answer = await coordinator.asked.get()
+        assert offset == 9
+        both = {ONE: (3, -1, ""), TWO: (4, -1, "")}
+        automatic = asyncio.ensure_future(coordinator.commit(both, 10_000, automatic=True, number=number))
+        offset, answer_automatic = await coordinator.asked.get()
+        assert offset == 4, "only the other partition"
+        answer(ErrorCode.NONE)
+        answer_automatic(ErrorCode.NONE)
+        await asyncio.gather(later, automatic)
+        await coordinator.commit({ONE: (3, -1, "")}, 10_000, automatic=True, number=number)
+        assert coordinator.asked.empty()
+
+    asyncio.run(run())
+
+
+def test_what_a_program_commits_right_after_a_poll_is_not_set_back_by_the_automatic_commit_of_that_poll(
+    bootstrap: str, topic: str
+) -> None:
+    async def run() -> None:
+        async with AsyncProducer(bootstrap) as producer:
+            for number in range(5):
+                await (await producer.send(topic, b"%d" % number, partition=0))
+        async with AsyncConsumer(
+            bootstrap, group_id=topic, auto_offset_reset="earliest", auto_commit_interval_ms=0, max_poll_records=1
+        ) as consumer:
+            partition = TopicPartition(topic, 0)
+            consumer.subscribe([topic])
+            count = 0
+            while count < 5:
+                if not await consumer.poll(1):
+                    continue
+                count += 1
+                await consumer.commit({partition: count})
+                committed = (await consumer.committed([partition]))[partition]
+                assert committed is not None and committed.offset == count
+
+    asyncio.run(run())

@@ -37,13 +37,21 @@ class Group:
         self.known: dict[TopicPartition, CommittedAt] = {}
 
     async def commit(
-        self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int, *, automatic: bool = False
+        self,
+        offsets: dict[TopicPartition, CommittedAt],
+        timeout_ms: int,
+        *,
+        automatic: bool = False,
+        number: int = 0,
     ) -> None:
         self.commits.append((offsets, timeout_ms))
         self.automatic.append(automatic)
         await self.may_go_on.wait()
         if self.failure is not None:
             raise self.failure
+
+    def begin_commit(self, offsets: dict[TopicPartition, CommittedAt]) -> int:
+        return 1
 
     async def committed(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, CommittedAt]:
         return {one: at for one, at in self.known.items() if one in partitions}

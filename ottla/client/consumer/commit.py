@@ -116,11 +116,11 @@ class CommitCalls(ABC):
             }
 
     async def _commit(
-        self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int, *, automatic: bool = False
+        self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int, *, automatic: bool = False, number: int = 0
     ) -> None:
         group = self._committing_group("commit")
         began_ms = now_ms()
-        await group.commit(offsets, timeout_ms, automatic=automatic)
+        await group.commit(offsets, timeout_ms, automatic=automatic, number=number)
         now = now_ms()
         self.meter.committed(now - began_ms, now)
 
@@ -159,10 +159,12 @@ class CommitCalls(ABC):
             return
         self._committed_at_ms = now_ms()
         offsets = self._to_commit(None)
+        # It is sent later, and a commit of what this poll returns may be sent before it.
+        number = self._group.begin_commit(offsets)
 
         async def commit() -> None:
             try:
-                await self._commit(offsets, self.settings.default_api_timeout_ms, automatic=True)
+                await self._commit(offsets, self.settings.default_api_timeout_ms, automatic=True, number=number)
             except (KafkaError, OttlaError) as error:
                 _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
 

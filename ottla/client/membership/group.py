@@ -162,23 +162,34 @@ class Group(ABC):
 
     # ---- offsets
 
+    def begin_commit(self, offsets: Iterable[TopicPartition]) -> int:
+        """The number of a commit of these partitions: it is older than those that begin later."""
+        self._commits += 1
+        self._last_commit.update(dict.fromkeys(offsets, self._commits))
+        return self._commits
+
     async def commit(
-        self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int, *, automatic: bool = False
+        self,
+        offsets: Mapping[TopicPartition, tuple[int, int, str]],
+        timeout_ms: int,
+        *,
+        automatic: bool = False,
+        number: int = 0,
     ) -> None:
         """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused.
 
         A commit is not retried once a later one has begun: it would move the group back to the older offset. An
-        automatic one leaves out topics that the coordinator does not know: they were deleted.
+        automatic one leaves out the partitions of later ones, also at its first attempt, and topics that the coordinator
+        does not know: they were deleted. `number`: of `begin_commit`, if that was called before.
         """
         if not offsets:
             return
-        self._commits += 1
-        number = self._commits
-        self._last_commit.update(dict.fromkeys(offsets, number))
-        topics = _topics(offsets)
+        number = number or self.begin_commit(offsets)
         tried = False
 
-        async def send() -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
+        async def send(
+            offsets: Mapping[TopicPartition, tuple[int, int, str]],
+        ) -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
             nonlocal tried
             if tried and any(self._last_commit[partition] > number for partition in offsets):
                 raise OttlaError(f"group {self.id}: a commit was not confirmed before a later one began")
@@ -190,7 +201,7 @@ class Group(ABC):
                 generation_id_or_member_epoch=generation,
                 member_id=member_id,
                 group_instance_id=instance_id,
-                topics=topics,
+                topics=_topics(offsets),
             )
             version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
             answer = connection.send(request, timeout_ms=self._settings.request_timeout_ms, version=version)
@@ -198,9 +209,14 @@ class Group(ABC):
 
         async def attempt() -> None:
             async with self._sending:
-                answer, member_id, generation = await send()
+                wanted = offsets
+                if automatic:
+                    wanted = {each: at for each, at in offsets.items() if self._last_commit[each] <= number}
+                    if not wanted:
+                        return
+                answer, member_id, generation = await send(wanted)
             response = await answer
-            left = set(offsets)
+            left = set(wanted)
             for topic in response.topics:
                 for result in topic.partitions:
                     left.discard(TopicPartition(topic.name, result.partition_index))
