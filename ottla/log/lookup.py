@@ -8,6 +8,7 @@ log may change before it is resumed. If it yields an `Unpack`, run that on any t
 lookup to its end.
 """
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,12 @@ def max_timestamp(log: "Log") -> Lookup:
                 yield from _first_in_batch(header, latest.read_batch(position, header), timestamp, header.base_offset)
             )
     return None
+
+
+def is_cut_off(log: "Log", offset: int, end_offset: int) -> bool:
+    """Whether a read from `offset` ends with its segment, before `end_offset`: waiting brings it no more."""
+    slot = bisect_right(log.bases, offset)
+    return slot < len(log.bases) and log.bases[slot] < end_offset
 
 
 def end_of(log: "Log", piece: Slice) -> int:

@@ -225,6 +225,25 @@ def test_a_divergence_is_told_until_the_follower_asks_otherwise() -> None:
     assert follower.told() == {}
 
 
+@pytest.mark.parametrize("is_follower", [False, True])
+def test_a_read_that_ends_with_its_segment_is_not_waited_for(is_follower: bool) -> None:
+    """With fetch.min.bytes it would wait its full time at the end of each segment, though there is more behind it."""
+    pair = Pair()
+    topic_id = pair.scene.node.image.topics[TOPIC].topic_id
+    request = fetch.FetchRequest(max_wait_ms=60_000, min_bytes=1 << 19, max_bytes=1 << 20, session_epoch=-1)
+    if is_follower:
+        request.replica_state = fetch.ReplicaState(replica_id=_FOLLOWER, replica_epoch=_EPOCH)
+    request.topics = [fetch.FetchTopic(topic_id=topic_id, partitions=[at(0)])]
+    pair.produce(b"one", acks=1)
+    pair.follower_has(1)
+    assert not pair.send(request, 17), "there may be more soon"
+    pair.partition.log.roll(pair.scene.machine.clock.now_ms())
+    pair.produce(b"two", acks=1)
+    pair.follower_has(2)
+    [part] = pair.send(request, 17)[0].responses[0].partitions
+    assert values(part) == [b"one"]
+
+
 def test_a_partition_that_is_led_no_more_ends_the_wait() -> None:
     pair = Pair()
     follower = Follower(pair)

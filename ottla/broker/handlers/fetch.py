@@ -33,6 +33,7 @@ from ottla.broker.call.leader_hint import hint_to_consumer
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.lookup import is_cut_off
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, CachedPartition, Key, Session
 from ottla.replica.followed import FollowedPartition
@@ -206,10 +207,16 @@ class ParkedFetch:
                 size = len(data.records)
                 read_bytes += size
                 bytes_left = max(0, bytes_left - size)
+                urgent = urgent or self._is_cut_off(wanted, data)
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             urgent = urgent or data.preferred_read_replica >= 0
             results.append((wanted, data))
         return bytes_left, read_bytes, urgent
+
+    def _is_cut_off(self, wanted: CachedPartition, data: PartitionData) -> bool:
+        """Whether there is more in the next segment, so that this read is not waited for, as in Apache Kafka."""
+        end_offset = data.last_stable_offset if self.request.isolation_level else data.high_watermark
+        return wanted.replica is not None and is_cut_off(wanted.replica.log, wanted.fetch_offset, end_offset)
 
     def _is_unchanged(self, wanted: CachedPartition) -> bool:
         """Whether nothing has changed since the last response: there are no new records and no new offsets to report.

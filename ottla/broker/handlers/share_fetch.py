@@ -28,6 +28,7 @@ from ottla.broker.share.partition import ShareLeader
 from ottla.broker.share.read import visible_batches
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.log.lookup import is_cut_off
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.partition import Fetched
 from ottla.share.partition import AcquireRequest
@@ -243,14 +244,16 @@ class ParkedShareFetch:
             if has_room:
                 ready.append((key, leader))
         reads = []
-        size = 0
+        size, urgent = 0, final
         for key, leader in ready:
             fetched = self._read(leader, len(ready))
             if fetched is not None and fetched.records is not None:
                 reads.append((key, leader, fetched))
                 size += len(fetched.records)
+                end_offset = fetched.last_stable_offset if leader.isolation_level else fetched.high_watermark
+                urgent = urgent or is_cut_off(leader.partition.log, leader.ready().next_fetch_offset, end_offset)
         all_failed = len(results) == len(self._session.partitions)
-        if not all_failed and not final and size < min(self._request.min_bytes, self._bytes_max):
+        if not all_failed and not urgent and size < min(self._request.min_bytes, self._bytes_max):
             return None
         left = self._request.max_records
         for key, leader, fetched in reads:

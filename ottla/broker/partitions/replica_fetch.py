@@ -32,6 +32,7 @@ from ottla.broker.call.fetch_data import (
 from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.lookup import is_cut_off
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.replica.partition import Partition
@@ -182,6 +183,9 @@ class ReplicaFetch:
             read_bytes += size
             bytes_left -= size
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            if size and watched.partition is not None:
+                log = watched.partition.log
+                urgent = urgent or is_cut_off(log, watched.cached.fetch_offset, log.end_offset)
             urgent = urgent or (selects and data.high_watermark > watched.cached.sent_high_watermark >= 0)
             results.append((watched, data))
             if bytes_left <= 0:

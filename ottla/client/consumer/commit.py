@@ -159,7 +159,7 @@ class CommitCalls(ABC):
             return
         self._committed_at_ms = now_ms()
         offsets = self._to_commit(None)
-        # It is sent later, and a commit of what this poll returns may be sent before it.
+        # The task begins after this poll, perhaps behind an explicit commit of the records it returns.
         number = self._group.begin_commit(offsets)
 
         async def commit() -> None:

@@ -162,6 +162,23 @@ class Group(ABC):
 
     # ---- offsets
 
+    async def _send_commit(
+        self, offsets: Mapping[TopicPartition, tuple[int, int, str]]
+    ) -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
+        """The answer to come, and the identity with which it was asked for."""
+        connection = await self._coordinator("")
+        member_id, generation, instance_id = self.identity()
+        request = OffsetCommitRequest(
+            group_id=self.id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=_topics(offsets),
+        )
+        version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
+        answer = connection.send(request, timeout_ms=self._settings.request_timeout_ms, version=version)
+        return answer, member_id, generation
+
     def begin_commit(self, offsets: Iterable[TopicPartition]) -> int:
         """The number of a commit of these partitions: it is older than those that begin later."""
         self._commits += 1
@@ -179,42 +196,25 @@ class Group(ABC):
         """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused.
 
         A commit is not retried once a later one has begun: it would move the group back to the older offset. An
-        automatic one leaves out the partitions of later ones, also at its first attempt, and topics that the coordinator
-        does not know: they were deleted. `number`: of `begin_commit`, if that was called before.
+        automatic one leaves out the partitions of later ones, also at its first attempt, and topics that the
+        coordinator does not know: they were deleted. `number`: of `begin_commit`, if that was called before.
         """
         if not offsets:
             return
         number = number or self.begin_commit(offsets)
         tried = False
 
-        async def send(
-            offsets: Mapping[TopicPartition, tuple[int, int, str]],
-        ) -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
-            nonlocal tried
-            if tried and any(self._last_commit[partition] > number for partition in offsets):
-                raise OttlaError(f"group {self.id}: a commit was not confirmed before a later one began")
-            tried = True
-            connection = await self._coordinator("")
-            member_id, generation, instance_id = self.identity()
-            request = OffsetCommitRequest(
-                group_id=self.id,
-                generation_id_or_member_epoch=generation,
-                member_id=member_id,
-                group_instance_id=instance_id,
-                topics=_topics(offsets),
-            )
-            version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
-            answer = connection.send(request, timeout_ms=self._settings.request_timeout_ms, version=version)
-            return answer, member_id, generation
-
         async def attempt() -> None:
+            nonlocal tried
             async with self._sending:
-                wanted = offsets
-                if automatic:
-                    wanted = {each: at for each, at in offsets.items() if self._last_commit[each] <= number}
-                    if not wanted:
-                        return
-                answer, member_id, generation = await send(wanted)
+                newest = {each: at for each, at in offsets.items() if self._last_commit[each] <= number}
+                wanted = newest if automatic else offsets
+                if not wanted:
+                    return
+                if tried and len(newest) < len(wanted):
+                    raise OttlaError(f"group {self.id}: a commit was not confirmed before a later one began")
+                tried = True
+                answer, member_id, generation = await self._send_commit(wanted)
             response = await answer
             left = set(wanted)
             for topic in response.topics:
