@@ -207,7 +207,7 @@ class ParkedFetch:
                 size = len(data.records)
                 read_bytes += size
                 bytes_left = max(0, bytes_left - size)
-                urgent = urgent or self._is_cut_off(wanted, data)
+                urgent = urgent or (read_bytes < self.bytes_min and self._is_cut_off(wanted, data))
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             urgent = urgent or data.preferred_read_replica >= 0
             results.append((wanted, data))

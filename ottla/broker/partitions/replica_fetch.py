@@ -174,7 +174,7 @@ class ReplicaFetch:
         session, request = self.session, self.request
         results: list[tuple[WatchedPartition, PartitionData]] = []
         bytes_left, read_bytes = request.max_bytes, 0
-        urgent = final or request.max_wait_ms <= 0
+        urgent, bytes_min = final or request.max_wait_ms <= 0, min(request.min_bytes, request.max_bytes)
         selects = self.node.replication.selects
         # A copy, because a disk failure in `_read` marks all partitions that it takes offline.
         for watched in list(session.marked.values()):
@@ -183,14 +183,14 @@ class ReplicaFetch:
             read_bytes += size
             bytes_left -= size
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
-            if size and watched.partition is not None:
+            if size and read_bytes < bytes_min and not urgent and watched.partition is not None:
                 log = watched.partition.log
-                urgent = urgent or is_cut_off(log, watched.cached.fetch_offset, log.end_offset)
+                urgent = is_cut_off(log, watched.cached.fetch_offset, log.end_offset)
             urgent = urgent or (selects and data.high_watermark > watched.cached.sent_high_watermark >= 0)
             results.append((watched, data))
             if bytes_left <= 0:
                 break
-        if not urgent and read_bytes < min(request.min_bytes, request.max_bytes):
+        if not urgent and read_bytes < bytes_min:
             return None
         self._add_news(response := FetchResponse(session_id=session.session_id), results)
         if self.later is None:
