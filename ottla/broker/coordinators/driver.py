@@ -27,6 +27,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.coordinators.refusals import TOO_LARGE, Refusals
+from ottla.broker.metadata.images import raise_error
 from ottla.coordinator.contract import (
     Append,
     Called,
@@ -179,7 +180,7 @@ class Driver(ABC, Generic[M]):
         """
         answer = self._waiting.pop(getattr(self._steps[0], "ticket", -1), None)
         self._fail()
-        self.runtime.loop.call_soon(_raise, error)
+        self.runtime.loop.call_soon(raise_error, error)
         if answer is not None:
             answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
@@ -362,10 +363,6 @@ class Driver(ABC, Generic[M]):
             return
         self._timer_ms = None
         self.step(TimePassed())
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _client_error(error: KafkaError) -> KafkaError:
