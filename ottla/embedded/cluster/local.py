@@ -6,7 +6,7 @@ Rules:
 - Node directories are formatted once, by the code of `ottla storage format`.
 - All nodes start in parallel. If one fails, those that this call started are stopped again.
 - A failed `create` leaves nothing behind. `remove` deletes what `create` and `add` created, and nothing else.
-- Of two commands that create or start the nodes of one directory, the second waits for the first.
+- A command that creates or starts nodes waits for another one that does so in the same directory.
 """
 
 from __future__ import annotations
