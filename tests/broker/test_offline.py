@@ -385,15 +385,9 @@ def test_a_replica_that_is_moved_off_its_failed_disk_and_back_gets_a_new_log() -
     assert scene.lies_in(lost) == "/a"
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_partition_that_has_just_moved_survives_the_failure_of_its_old_disk(
-    code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene = Scene()
-    scene.create()
-    moved, _ = scene.in_b()
-    assert scene.write(moved, b"one") == "NONE"
-    disk, old_path = scene.machine.disk, f"/b/{TOPIC}-{moved}"
+def keep_in_b(scene: Scene, index: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the log of a partition in /b cannot be renamed, and so not be removed."""
+    disk, old_path = scene.machine.disk, f"/b/{TOPIC}-{index}"
     rename = disk.rename
 
     def failing(path: str, target: str) -> None:
@@ -402,6 +396,17 @@ def test_a_partition_that_has_just_moved_survives_the_failure_of_its_old_disk(
         rename(path, target)
 
     monkeypatch.setattr(disk, "rename", failing)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_partition_that_has_just_moved_survives_the_failure_of_its_old_disk(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    scene.create()
+    moved, _ = scene.in_b()
+    assert scene.write(moved, b"one") == "NONE"
+    keep_in_b(scene, moved, code, monkeypatch)
     assert scene.move(moved, "/a") == "NONE"
     scene.machine.settle()
     assert scene.lies_in(moved) == "/a"
@@ -417,16 +422,8 @@ def test_a_partition_moves_back_to_where_its_old_log_could_not_be_removed(monkey
     scene.create()
     moved, _ = scene.in_b()
     assert scene.write(moved, b"one") == "NONE"
-    disk, old_path = scene.machine.disk, f"/b/{TOPIC}-{moved}"
-    rename = disk.rename
-
-    def failing(path: str, target: str) -> None:
-        if path == old_path:
-            raise OSError(errno.ENOSPC, "the old log cannot be renamed", path)
-        rename(path, target)
-
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "rename", failing)
+        keep_in_b(scene, moved, errno.ENOSPC, patch)
         assert scene.move(moved, "/a") == "NONE"
         scene.machine.settle()
     assert scene.write(moved, b"two") == "NONE"

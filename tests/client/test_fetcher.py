@@ -48,19 +48,24 @@ class Watched(Fetcher):
         self.asked.append((node_id, wants[ONE].offset))
 
 
+def reader_of_one(**more: object) -> tuple[Cluster, Watched]:
+    """A fetcher at offset 5 of a partition that node 1 leads and node 2 follows."""
+    cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", {"client_rack": "here"} | more))
+    brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
+    topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=[partition])
+    cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
+    state = PartitionPosition(ONE)
+    state.seek(5)
+    fetcher = Watched(cluster, {ONE: state})
+    return cluster, fetcher
+
+
 def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """Which nodes are asked, first and after each of these answers."""
 
     async def run() -> list[tuple[int, int]]:
-        settings = ConsumerSettings.read("127.0.0.1:1", {"client_rack": "here"})
-        cluster = Cluster(settings)
-        brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
-        partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
-        topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=[partition])
-        cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
-        state = PartitionPosition(ONE)
-        state.seek(5)
-        fetcher = Watched(cluster, {ONE: state})
+        cluster, fetcher = reader_of_one()
         fetcher._pass(now_ms())
         want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
         for answer in answers:
@@ -262,15 +267,7 @@ def test_a_replica_that_does_not_answer_sends_the_next_fetch_back_to_the_leader(
     """It may be cut off from this client alone: the metadata still have it, and the leader named it for minutes."""
 
     async def run() -> list[tuple[int, int]]:
-        settings = ConsumerSettings.read("127.0.0.1:1", {"client_rack": "here", "reconnect_backoff_ms": 0})
-        cluster = Cluster(settings)
-        brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
-        partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
-        topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=[partition])
-        cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
-        state = PartitionPosition(ONE)
-        state.seek(5)
-        fetcher = Watched(cluster, {ONE: state})
+        cluster, fetcher = reader_of_one(reconnect_backoff_ms=0)
         want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
         fetcher._take_in(ONE, want, PartitionData(partition_index=0, preferred_read_replica=2))
         fetcher._pass(now_ms())
