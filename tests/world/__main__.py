@@ -127,7 +127,11 @@ def _play(profile: str, seed: int, operations: Path | None = None) -> Played:
         print(f"seed {seed} of {profile}", flush=True)
         raise
     seconds, world = time.process_time() - cpu, history.world
-    return Played(seed, world.trace, history.acknowledged, history.faults, world.now_us, seconds)
+    played = Played(seed, world.trace, history.acknowledged, history.faults, world.now_us, seconds)
+    # The thresholds above leave several MiB of each history behind: a run of a thousand seeds would fill the memory.
+    del history, world
+    gc.collect()
+    return played
 
 
 def _other(profile: str, first: int, seeds: int, jobs: int) -> subprocess.Popen[str]:
