@@ -9,6 +9,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.log.log import Log
 from ottla.net.peer import Disconnected
 from ottla.wire.api import fetch, list_offsets
 from ottla.wire.batch import build
@@ -183,6 +184,33 @@ def test_records_that_are_damaged_stop_their_partition_alone() -> None:
     leader.answer(part(0, bytes(damaged)), part(1, records(0)))
     assert leader.log(0).end_offset == 0 and leader.log(1).end_offset == 1
     assert set(leader.positions()) == {1} and leader.forgotten() == {0}
+
+
+def test_a_bug_ends_its_partition_until_the_next_epoch_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = Leader()
+    leader.answer(part(0), part(1))
+    append = Log.append
+
+    def broken(self: Log, data: Any, **named: Any) -> Any:
+        if self is leader.log(0):
+            raise ValueError("a bug")
+        return append(self, data, **named)
+
+    with monkeypatch.context() as bug:
+        bug.setattr(Log, "append", broken)
+        leader.answer(part(0, records(0)), part(1, records(0)))
+    assert [each.exc_info is not None for each in caplog.records if "cannot follow t-0" in each.message] == [True]
+    assert leader.positions() == {1: (1, 1, 1)} and leader.forgotten() == {0}
+    leader.pass_ms(5_000)
+    leader.answer(part(1, records(1)))
+    assert leader.positions() == {1: (2, 1, 1)} and leader.forgotten() == set()
+    leader.follow()
+    leader.answer()
+    assert leader.positions() == {0: (0, -1, 2), 1: (2, 1, 2)}
+    leader.answer(part(0, records(0)))
+    assert leader.log(0).end_offset == 1
 
 
 def test_a_fenced_follower_asks_again_with_the_next_epoch() -> None:

@@ -379,7 +379,10 @@ class ReplicaFetcher:
             followed.is_behind = replica.log.end_offset < data.high_watermark
 
     def _change_log(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
-        """Change the replica's log. A disk failure, or records that it cannot append, pause this partition alone."""
+        """Change the replica's log. A disk failure, or records that it cannot append, pause this partition alone.
+
+        After a bug its state cannot be trusted: it is not fetched until the next leader epoch, as in Apache Kafka.
+        """
         replica, failure = followed.replica, ""
         try:
             effects = act(self._runtime.clock.now_ms())
@@ -390,6 +393,9 @@ class ReplicaFetcher:
         except KafkaError as error:
             failure = f"cannot append to {replica.tp} what broker {self._leader_id} sent: {error}"
             effects = [Pause()]
+        except Exception:
+            _log.exception("cannot follow %s any further in leader epoch %d", replica.tp, replica.leader_epoch)
+            return self.remove(replica)
         if failure and failure != followed.failure:
             # A disk may be full for hours, and the next attempt comes after the backoff.
             _log.error("%s; will retry", failure)
@@ -399,6 +405,7 @@ class ReplicaFetcher:
                 self._ask_offsets(key, followed)
             else:
                 self._pause(key, followed)
+        return None
 
     def _pause(self, key: _Key, followed: _Followed, most_ms: int | None = None) -> None:
         """Do not fetch a partition for replica.fetch.backoff.ms, or for `most_ms` if that is less."""
