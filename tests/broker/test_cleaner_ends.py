@@ -36,6 +36,7 @@ class _Scene:
         self.flushes: list[Any] = []
         self.runs: list[Any] = []
         self.cannot_discard: OSError | None = None
+        self.cannot_start: Exception | None = None
         settings = SimpleNamespace(
             log_cleaner_threads=threads,
             log_cleaner_backoff_ms=15_000,
@@ -77,6 +78,8 @@ class _Scene:
         return SimpleNamespace(cancel=lambda: None)
 
     def _start(self, job: Any, rate: float, before: Any, run: Any) -> None:
+        if self.cannot_start is not None:
+            raise self.cannot_start
         self.told.append((rate, before, job.given[1:], job.more))
         self.runs.append(run)
 
@@ -98,7 +101,7 @@ def test_a_log_is_cleaned_with_its_share_of_what_the_settings_allow(monkeypatch:
     scene = _Scene(log, monkeypatch)
     scene.look()
     assert log.being_cleaned
-    (rate, before, (first, end, now_ms), more), again = scene.told
+    again, (rate, before, (first, end, now_ms), more) = scene.told
     assert (rate, before, first, end, now_ms, again) == (500.0, "recover t-0", 3, 8, 77, ("again in", 15.0))
     assert more["buffer_bytes"] == 1 << 20, "half of a thread's half"
     scene.look()
@@ -108,7 +111,7 @@ def test_a_log_is_cleaned_with_its_share_of_what_the_settings_allow(monkeypatch:
 def test_one_thread_has_all_of_what_the_settings_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = _Scene(_Log(), monkeypatch, threads=1)
     scene.look()
-    rate, _, _, more = scene.told[0]
+    rate, _, _, more = scene.told[1]
     assert (rate, more["buffer_bytes"]) == (1000.0, 2 << 20)
     assert more["keys_max"] == offset_map.keys_of_buffer(1 << 20, 0.9)
 
@@ -121,6 +124,27 @@ def test_a_result_is_remembered_and_the_next_log_looked_for_at_once(monkeypatch:
     scene.runs[0].on_end({"end_offset": 8, "read": 100, "written": 50})
     assert log.cleaner_offset == 8
     assert scene.told[:2] == ["write t-0", ("discard", "/a/t-0")] and len(scene.runs) == 2
+
+
+def test_a_cleaning_that_cannot_start_is_over_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _Log()
+    scene = _Scene(log, monkeypatch, threads=1)
+    scene.cannot_start = RuntimeError("can't start new thread")
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        scene.look()
+    assert not log.being_cleaned, "retention goes on"
+    assert scene.told == [("again in", 15.0), ("discard", "/a/t-0")]
+    scene.cannot_start = None
+    scene.look()
+    assert len(scene.runs) == 1
+
+
+def test_a_bug_at_one_log_does_not_end_the_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _Scene(_Log(), monkeypatch)
+    monkeypatch.setattr(cleaner.plan, "cleanable", lambda log, now: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        scene.look()
+    assert scene.told == [("again in", 15.0)]
 
 
 @pytest.mark.parametrize("changed", ["closed", "generation"])
@@ -152,7 +176,7 @@ def test_a_log_that_cannot_be_cleaned_is_tried_again_unless_its_bytes_are_why(
     log.closed = True
     scene.cleaner._hosted = {}
     scene.look()
-    assert scene.cleaner._uncleanable == set()
+    assert scene.cleaner._uncleanable | scene.cleaner._failed == set()
 
 
 def test_a_log_is_flushed_first_and_may_be_gone_by_then(monkeypatch: pytest.MonkeyPatch) -> None:

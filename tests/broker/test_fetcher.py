@@ -420,3 +420,18 @@ def test_a_full_disk_is_logged_once_until_there_is_room(caplog: pytest.LogCaptur
         disk.fill(None)
         assert fetch_on(1) == 0
     assert leader.log(0).end_offset == 2
+
+
+def test_a_bug_in_a_check_for_lagging_replicas_is_not_the_last_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Leader()
+    replication, checks = leader.node.replication, list[int]()
+
+    def breaks() -> None:
+        checks.append(len(checks))
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(replication, "_check_isr", breaks)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a bug"):
+            leader.pass_ms(20_000)
+    assert checks == [0, 1]

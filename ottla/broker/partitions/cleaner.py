@@ -5,7 +5,8 @@ Rules:
   a gap left by the cleaner from a gap left by the crash.
 - The loop does only the renames of a swap. They are durable before the process may continue.
 - `Log.cleaner_offset` moves when all groups of a job are in place.
-- A log with bytes that cannot be cleaned is left alone until the node restarts; any other failure is retried.
+- A log with bytes that cannot be cleaned is left alone until the node restarts. After any other failure a log is tried
+  again when no other one is due.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Cleaner:
         self._runs: dict[str, _CleaningRun] = {}
         #: Logs with bytes that cannot be cleaned.
         self._uncleanable: set[Log] = set()
+        #: Logs whose last cleaning failed for another reason.
+        self._failed: set[Log] = set()
 
     def start(self) -> None:
         """Schedule the first check."""
@@ -102,24 +105,28 @@ class Cleaner:
         """Start cleaning as many logs as log.cleaner.threads allows."""
         if self._handle is not None:
             self._handle.cancel()
+        self._schedule()
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
+        self._failed = {log for log in self._failed if not log.closed}
         while len(self._runs) < self._runtime.settings.log_cleaner_threads:
             tp = self._dirtiest()
             if tp is None:
                 break
             self._begin(tp)
-        self._schedule()
 
     def _dirtiest(self) -> TopicPartition | None:
         now_ms = self._runtime.clock.now_ms()
-        dirtiest, ratio = None, -1.0
+        dirtiest, highest = None, (False, -1.0)
         for replica in self._hosted.values():
             log = replica.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
             cleanable = plan.cleanable(log, now_ms)
-            if cleanable is not None and cleanable.ratio > ratio and plan.is_due(cleanable, log):
-                dirtiest, ratio = replica.tp, cleanable.ratio
+            if cleanable is None:
+                continue
+            rank = log not in self._failed, cleanable.ratio
+            if rank > highest and plan.is_due(cleanable, log):
+                dirtiest, highest = replica.tp, rank
         return dirtiest
 
     def _begin(self, tp: TopicPartition) -> None:
@@ -135,14 +142,20 @@ class Cleaner:
         if run.stopped:
             return
         log, now_ms = run.log, self._runtime.clock.now_ms()
-        cleanable = None if log.closed else plan.cleanable(log, now_ms)
-        if cleanable is None:
+        try:
+            cleanable = None if log.closed else plan.cleanable(log, now_ms)
+            if cleanable is None:
+                self._end(run)
+                return
+            run.job = self._job(log, cleanable, now_ms)
+            settings = self._runtime.settings
+            rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
+            run.worker.start(run.job, rate, self._store.recovery_task(run.tp), run)
+        except Exception:
+            # The machine may have no thread left, for example. A run without an end would keep retention from its log.
+            self._failed.add(log)
             self._end(run)
-            return
-        run.job = self._job(log, cleanable, now_ms)
-        settings = self._runtime.settings
-        rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
-        run.worker.start(run.job, rate, self._store.recovery_task(run.tp), run)
+            raise
 
     def _job(self, log: Log, cleanable: plan.Cleanable, now_ms: int) -> job.Job:
         settings = self._runtime.settings
@@ -172,6 +185,7 @@ class Cleaner:
         """Take the result of a worker that has ended."""
         if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
             run.log.cleaner_offset = result["end_offset"]
+            self._failed.discard(run.log)
             self._runtime.pool.submit(self._store.cleaner_task(run.tp)).add_done_callback(
                 lambda written: _report(run.tp, written.exception())
             )
@@ -183,8 +197,7 @@ class Cleaner:
                 result["written"],
             )
         elif "error" in result:
-            if result["corrupt"]:
-                self._uncleanable.add(run.log)
+            (self._uncleanable if result["corrupt"] else self._failed).add(run.log)
             _report(run.tp, result["error"])
         self._end(run)
         if "end_offset" in result:

@@ -58,7 +58,9 @@ class Housekeeping:
                 job()
             except OSError:
                 _log.exception("the periodic job %s failed; will retry", job.__name__)
-            self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
+            finally:
+                # Also after a bug, which the loop logs.
+                self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
         self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 

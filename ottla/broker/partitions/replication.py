@@ -174,8 +174,8 @@ class Replication:
         self._lag_timer = self._runtime.loop.call_later(seconds, self._check_lag)
 
     def _check_lag(self) -> None:
-        self._check_isr()
         self._schedule()
+        self._check_isr()
 
     def _check_isr(self) -> None:
         for partition in list(self._partitions.values()):
