@@ -110,9 +110,6 @@ class VoterChanges:
             change.joining = None
             voters = (*member.voters.last.voters, joining._replace(kraft_versions=versions))
             self._append_voters(role, voters)
-            if change.event is not None and not change.event.request.ack_when_committed:
-                self._answer(change.event, ErrorCode.NONE, None)
-                change.event = None
         return True
 
     def versions_failed(self, exchange: Exchange, error: ErrorCode) -> None:
@@ -223,9 +220,19 @@ class VoterChanges:
 
     def appended(self, role: Leader, changes: tuple[tuple[int, Any], ...]) -> None:
         """Note the offset of the voter change if its record was appended."""
+        change = role.change
         for offset, message in changes:
-            if isinstance(message, VotersRecord) and role.change is not None and role.change.joining is None:
-                role.change.offset = max(role.change.offset, offset)
+            if isinstance(message, VotersRecord) and change is not None and change.joining is None:
+                change.offset = max(change.offset, offset)
+                if change.event is not None and not getattr(change.event.request, "ack_when_committed", True):
+                    self._answer(change.event, ErrorCode.NONE, None)
+                    change.event = None
+
+    def not_appended(self, role: Leader) -> None:
+        """The record of the voter change has no room: the change is over."""
+        change = role.change
+        if change is not None and change.joining is None and change.offset == UNKNOWN:
+            self._give_up(role, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def committed(self, role: Leader) -> None:
         """The high watermark advanced: finish the change if it is committed."""
@@ -239,17 +246,16 @@ class VoterChanges:
 
     def expire(self, role: Leader) -> None:
         """Stop waiting for a change that timed out. Its record may still be committed later."""
-        change = role.change
-        if change is not None and change.deadline_ms <= self._member.now_ms:
-            role.change = None
-            if change.event is not None:
-                self._answer(change.event, ErrorCode.REQUEST_TIMED_OUT, standard(ErrorCode.REQUEST_TIMED_OUT))
+        if role.change is not None and role.change.deadline_ms <= self._member.now_ms:
+            self._give_up(role, ErrorCode.REQUEST_TIMED_OUT)
 
     def refuse(self, role: Leader) -> None:
         """This node lost the leadership: fail the pending change."""
+        self._give_up(role, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _give_up(self, role: Leader, error: ErrorCode) -> None:
         change, role.change = role.change, None
         if change is not None and change.event is not None:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             self._answer(change.event, error, standard(error))
 
     def drop(self, ticket: Any) -> None:

@@ -27,7 +27,8 @@ class SaveElection:
 class AppendControl:
     """Append these control records as one batch of this epoch. Report `EntriesAppended`.
 
-    The first batch of an epoch names its leader and the voters that elected it.
+    The first batch of an epoch names its leader and the voters that elected it. Report `AppendFailed` if a later one
+    has no room.
     """
 
     epoch: int

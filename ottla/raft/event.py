@@ -39,7 +39,10 @@ class EntriesAppended:
 
 @frozen
 class AppendFailed:
-    """Nothing of AppendReplicated was appended: the batches were corrupt or did not continue the log."""
+    """Nothing of AppendReplicated was appended: the batches were corrupt, did not continue the log, or had no room.
+
+    Or a voter change of a leader, AppendControl, had no room.
+    """
 
 
 @frozen

@@ -239,6 +239,8 @@ class Quorum:
                 exchange = member.connections.find(event.ticket)
                 if exchange is not None:
                     self._peer_protocol.failed(exchange, event)
+            case AppendFailed() if isinstance(self.role, Leader):
+                self._peer_protocol.changes.not_appended(self.role)
             case AppendFailed() | InstallFailed():
                 self._peer_protocol.following.failed()
             case LogTruncated():

@@ -17,6 +17,7 @@ from ottla.broker.metadata.loader import LoadedMetadata, load
 from ottla.broker.metadata.log_view import MetadataLogView
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.log.log import LogSettings
+from ottla.log.segment.segment import Segment
 from ottla.raft.checkpoint import Membership, SnapshotId, checkpoint_name, encode_checkpoint
 from ottla.raft.effect import InstallSnapshot, WriteSnapshotPiece
 from ottla.raft.event import InstallFailed, SnapshotInstalled, TimerExpired
@@ -145,7 +146,10 @@ class _Driver:
         call(*arguments)
 
     def _take(self, change: Any) -> None:
-        self.events.append(change())
+        try:
+            self.events.append(change())
+        except OSError as error:
+            self.events.append(error.errno)
 
     def install(self) -> None:
         RaftDriver._install(self, self.snapshot)  # type: ignore[arg-type]
@@ -153,9 +157,11 @@ class _Driver:
     def run_thread(self) -> None:
         for job, future in self._jobs:
             try:
-                future.set_result(job())
-            except ValueError as error:
+                result = job()
+            except (ValueError, OSError) as error:
                 future.set_exception(error)
+            else:
+                future.set_result(result)
 
 
 def test_a_fetched_snapshot_is_read_on_a_thread(place: Place) -> None:
@@ -182,6 +188,51 @@ def test_a_fetched_snapshot_that_is_damaged_is_removed(place: Place) -> None:
     driver.run_thread()
     assert driver.events == [InstallFailed()]
     assert not [name for name in place.disk.list(PARTITION) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("at", ["open", "rename", "sync_directory", "begin"])
+def test_a_snapshot_that_cannot_be_installed_is_fetched_again_and_the_log_stays(
+    place: Place, at: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, before = _Driver(place), snapshots(place)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no")
+
+    for _ in range(2):
+        fetch_snapshot(driver.files, driver.snapshot)
+        driver.install()
+        with monkeypatch.context() as disk:
+            if at == "begin":
+                disk.setattr(Segment, "create", full)
+            else:
+                disk.setattr(place.disk, at, full)
+            driver.run_thread()
+        driver._jobs.clear()
+    assert driver.events == [InstallFailed()] * 2
+    assert snapshots(place) == before and driver.snapshot not in driver.files.snapshots, "it may be fetched again"
+    assert driver.log.end_offset == 0
+    assert len([each for each in caplog.records if "cannot store the snapshot" in each.message]) == 1
+    fetch_snapshot(driver.files, driver.snapshot)
+    driver.install()
+    driver.run_thread()
+    assert driver.events[2:] == [SnapshotInstalled(driver.snapshot, Membership(0))]
+
+
+@pytest.mark.parametrize("at", ["rename", "remove"])
+def test_a_disk_that_fails_as_a_snapshot_is_installed_is_told(
+    place: Place, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other errors than that of a full disk; and any error once a part of the log is gone."""
+    driver, code = _Driver(place), errno.EIO if at == "rename" else errno.ENOSPC
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError(code, "broken")
+
+    driver.install()
+    monkeypatch.setattr(place.disk, at, broken)
+    driver.run_thread()
+    assert driver.events == [code]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])

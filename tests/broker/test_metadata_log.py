@@ -416,6 +416,20 @@ def test_kraft_version_goes_up_while_the_quorum_runs(crashes: bool) -> None:
     assert json.loads(whole(place, "quorum-state"))["data_version"] == 1
 
 
+def test_a_full_disk_takes_no_change_of_the_voters_and_ends_no_controller() -> None:
+    disk = SimDisk(Random(3))
+    with static_quorum(disk).node() as log:
+        disk.fill(0)
+        with pytest.raises(KafkaError, match="the simulated disk is full") as refused:
+            raise_kraft_version(log)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.membership.kraft_version == 0
+        disk.fill(None)
+        assert raise_kraft_version(log) == 0
+        assert log.membership.kraft_version == 1
+        create(log, "a")
+
+
 def test_with_kraft_version_0_the_other_features_go_down() -> None:
     place = static_quorum(SimDisk(Random(3)))
     with place.node() as log:

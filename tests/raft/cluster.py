@@ -88,6 +88,8 @@ class Node:
         #: What is committed here: the values, in their order.
         self.values: list[Any] = []
         self.wants_sync = False
+        #: Whether the disk has no room for a leader's control records.
+        self.is_full = False
         #: The end of the log when the sync that is under way began.
         self.syncing: int | None = None
         #: The node crashes before it carries out one more effect than this; negative: it does not.
@@ -196,6 +198,8 @@ class Node:
                 self.disk.election = effect.election
                 if effect.election.leader_id == self.node_id:
                     self._cluster.led(self)
+            case AppendControl() if self.is_full:
+                self.step(AppendFailed())
             case AppendControl():
                 self._append(effect.epoch, [parse(key_bytes(kind), value)[1] for kind, value in effect.records])
             case AppendEntries():

@@ -109,6 +109,11 @@ class Scene(play.Scene):
         node.crash(int(keep.partition("=")[2]) if keep else None)
         self._roles.pop(node.node_id, None)
 
+    def do_full(self, node_id: str, until: str = "") -> None:
+        """From now on, or until now, the node's disk has no room."""
+        (node,) = self._nodes([node_id])
+        node.is_full = not until
+
     def do_wipe(self, node_id: str) -> None:
         (node,) = self._nodes([node_id])
         node.wipe()

@@ -72,3 +72,23 @@ def test_a_controller_that_cannot_write_its_first_records_lets_another_lead(monk
         old.start()
         others = [each for each in nodes if each is not failed]
         assert world.run_until(lambda: any(each.decides for each in others), limit_ms=_LIMIT_MS)
+
+
+def test_a_leader_whose_disk_is_full_shows_that_it_lives_when_there_is_room_again() -> None:
+    """Its NoOp records have no room."""
+    world = World(3)
+    nodes = combined(world, 3, {"metadata.max.idle.interval.ms": "500"})
+    with Clients(world):
+        for node in nodes:
+            node.start()
+        assert world.run_until(lambda: all(each.is_ready for each in nodes), limit_ms=_LIMIT_MS)
+        [leader] = [each for each in nodes if each.decides]
+        leader.disk.fill(0)
+        world.run_for(_LIMIT_MS)
+        assert [each.failure for each in nodes] == [None] * 3
+        assert leader.decides
+        leader.disk.fill(None)
+        assert leader.node is not None
+        end_offset = leader.node.quorum.log.end_offset
+        world.run_for(_LIMIT_MS)
+        assert leader.node.quorum.log.end_offset > end_offset

@@ -169,8 +169,11 @@ class MetadataFiles:
         self._list_snapshots()
 
     def remove_fetched(self, snapshot: SnapshotId) -> None:
-        """Remove a fetched snapshot that is damaged."""
-        self._disk.remove(self._part_path(snapshot))
+        """Remove a fetched snapshot that is damaged, or behind which the log has not been restarted."""
+        for path in (self._part_path(snapshot), f"{self._path}/{checkpoint_name(snapshot)}"):
+            if self._disk.exists(path):
+                self._disk.remove(path)
+        self._list_snapshots()
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
         """Bytes of a snapshot file from `position` on."""

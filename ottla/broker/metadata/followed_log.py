@@ -88,11 +88,15 @@ class FollowedLog:
         try:
             self._files.write_piece(effect.snapshot, effect.position, effect.data)
         except OSError as error:
-            if error.errno not in HARMLESS_ERRORS:
-                raise
-            self._complain(f"cannot write the snapshot {effect.snapshot} of the leader: {error}")
-            return InstallFailed()
+            return self._no_room(effect.snapshot, error)
         return None
+
+    def _no_room(self, snapshot: SnapshotId, error: OSError) -> InstallFailed:
+        """Log once that the leader's snapshot has no room. Raise the error if it is another one."""
+        if error.errno not in HARMLESS_ERRORS:
+            raise error
+        self._complain(f"cannot store the snapshot {snapshot} of the leader: {error}")
+        return InstallFailed()
 
     def read(self, snapshot: SnapshotId) -> ReadSnapshot:
         """Read the fetched snapshot, on any thread: that takes seconds if it is large.
@@ -110,9 +114,21 @@ class FollowedLog:
             _log.error("the snapshot %s from the leader is damaged: %s", snapshot, error)
             self._files.remove_fetched(snapshot)
             return InstallFailed()
-        self._files.install(snapshot)
-        _log.info("restarting the metadata log at %d, behind a snapshot from the leader", snapshot.end_offset)
-        self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
+        except OSError as error:
+            return self._no_room(snapshot, error)
+        generation = self._log.generation
+        try:
+            self._files.install(snapshot)
+            self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
+        except OSError as error:
+            if self._log.generation != generation:
+                # Only a part of the log is left.
+                raise
+            # The log still needs the snapshot that it had; this one is fetched again.
+            self._files.remove_fetched(snapshot)
+            return self._no_room(snapshot, error)
+        self._failure = ""
+        _log.info("the metadata log begins at %d now, behind a snapshot from the leader", snapshot.end_offset)
         self._files.forget_below(snapshot.end_offset)
         self._sync.cut()
         self._images.install(image, snapshot.end_offset)

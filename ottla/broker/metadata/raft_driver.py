@@ -31,6 +31,7 @@ from ottla.broker.metadata.voters import asks_others, first_voters
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Clock, Disk, Rng
+from ottla.log.durability import HARMLESS_ERRORS
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.metadata.feature import supported
 from ottla.metadata.record_version import record_version
@@ -63,6 +64,7 @@ from ottla.raft.effect import (
     WriteSnapshotPiece,
 )
 from ottla.raft.event import (
+    AppendFailed,
     EntriesAppended,
     Event,
     SnapshotFailed,
@@ -219,13 +221,21 @@ class RaftDriver:
     def receive(self, event: Event) -> None:
         """Pass an event from the network to the machine, and flush what it appends."""
         if self.sync.failure is None:
-            self.step(event)
+            try:
+                self.step(event)
+            except KafkaError as error:
+                # Whoever asked for the change has its answer.
+                _log.error("cannot change the voters: %s", error)
             self.sync.later()
 
     # ---- the quorum's effects
 
     def step(self, event: Event) -> None:
-        """Pass an event to the machine and carry out its effects; flushes are left to `sync`, one for several steps."""
+        """Pass an event to the machine and carry out its effects; flushes are left to `sync`, one for several steps.
+
+        KAFKA_STORAGE_ERROR if there is no room for records; all other effects are carried out nevertheless.
+        """
+        refused: KafkaError | None = None
         effects = self.quorum.step(event, self._clock.monotonic_ms())
         for index, effect in enumerate(effects):
             # Only the last of several elections in a step must be saved: nothing has left the node in between.
@@ -235,6 +245,8 @@ class RaftDriver:
                 continue
             try:
                 self._carry_out(effect)
+            except KafkaError as error:
+                refused = error
             except OSError as error:
                 if isinstance(effect, Send | Answer | AnswerFetch | AnswerSnapshot):
                     # A reply that cannot be read or sent changes no state here, so it must not stop the node, nor keep
@@ -246,6 +258,8 @@ class RaftDriver:
             if self.sync.failure is not None:
                 return
         self.on_stepped()
+        if refused is not None:
+            raise refused
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -258,7 +272,7 @@ class RaftDriver:
             case AppendEntries():
                 self._append_decided(effect.records, effect.epoch)
             case AppendNoOp():
-                self._append([NoOpRecord()], effect.epoch)
+                self._append_decided([NoOpRecord()], effect.epoch)
             case Sync():
                 self.sync.want()
             case Commit():
@@ -332,7 +346,14 @@ class RaftDriver:
     def _append_control(self, records: Sequence[tuple[ControlRecordType, bytes]], epoch: int) -> None:
         now_ms = self._clock.now_ms()
         data = control_batch(records, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
-        appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        try:
+            appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        except OSError as error:
+            if error.errno not in HARMLESS_ERRORS or records[0][0] is ControlRecordType.LEADER_CHANGE:
+                # An epoch must begin with its leader's record: another voter may lead.
+                raise
+            self.step(AppendFailed())
+            raise _refusal(error) from error
         self.images.append((), appended.base_offset, epoch, now_ms)
         self.step(EntriesAppended(self.log.end_offset, len(data), changes_in(data)))
 
@@ -342,7 +363,7 @@ class RaftDriver:
             self._append(records, epoch)
         except OSError as error:
             # Nothing has changed yet, in the log or in memory; once the disk has room, the next append may succeed.
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
+            raise _refusal(error) from error
 
     def _append(self, records: Sequence[Any], epoch: int) -> None:
         now_ms = self._clock.now_ms()
@@ -386,3 +407,7 @@ class RaftDriver:
             _log.error("cannot write a metadata snapshot; will retry later", exc_info=error)
         if not self.log.closed:
             self.step(SnapshotWritten(end_offset) if error is None else SnapshotFailed())
+
+
+def _refusal(error: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}")
