@@ -161,10 +161,26 @@ def test_an_older_client_is_told_of_its_fencing_in_its_own_words(
         answered(InitProducerIdResponse(error_code=said))
 
     transactions = Mock(driver_of=lambda name: Mock(ask=ask) if name == "x" else None)
-    ids = Mock(when_available=lambda then: then())
-    call = called(version, transactions=transactions, producer_ids=ids)
+    call = called(version, transactions=transactions)
     answer = done(init_producer_id(call, InitProducerIdRequest(transactional_id="x")), call)
     assert answer.error_code == told
+
+
+def test_only_a_transactional_id_that_needs_a_producer_id_waits_for_one() -> None:
+    asked: list[Any] = []
+    transactions = Mock(driver_of=lambda name: Mock(ask=lambda request, version, told: asked.append(told)))
+    waiting: list[Any] = []
+    call = called(transactions=transactions, producer_ids=Mock(when_available=waiting.append))
+    known, new = (init_producer_id(call, InitProducerIdRequest(transactional_id=name)) for name in ("known", "new"))
+    assert waiting == [], "a known id needs none, perhaps"
+    asked[0](InitProducerIdResponse(producer_id=5, producer_epoch=2))
+    assert known.value.producer_epoch == 2
+    asked[1](InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert not new.resolved
+    waiting[0]()
+    # The controller gave none, or another request has taken it: the producer comes again.
+    asked[2](InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert new.value.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and len(waiting) == 1
 
 
 @pytest.mark.parametrize("number", [5000, 0, None])
