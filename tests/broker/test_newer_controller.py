@@ -21,9 +21,7 @@ def test_an_unknown_error_is_reported_to_the_application() -> None:
     topics = InternalTopics(cast(Any, SimpleNamespace(monotonic_ms=lambda: 0)), cast(Any, controllers))
     missing = heartbeat.Status(status_code=Status.MISSING_INTERNAL_TOPICS, status_detail="missing")
     response = heartbeat.StreamsGroupHeartbeatResponse(heartbeat_interval_ms=5_000, status=[missing])
-    reported: list[bool] = []
-    topics.make([InternalTopic("app-x-changelog", 1, 1, ())], response, lambda: reported.append(True))
-    assert reported == [True]
+    topics.make([InternalTopic("app-x-changelog", 1, 1, ())], response)
     assert missing.status_detail == "missing; Creation failed: app-x-changelog (UNKNOWN_SERVER_ERROR)."
 
 

@@ -3,13 +3,15 @@
 Rules:
 - A topic gets the configs of the application's topology, as if the client had created it, and the node's defaults for
   the rest.
+- A heartbeat does not wait for its topics, as in Apache Kafka: a controller that is away must not cost the member its
+  session.
 - After a failure a topic is not retried for two heartbeat intervals; meanwhile heartbeats report the error.
 - A topic that is already being created is not requested again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.group.topology.configuration import Status
@@ -44,33 +46,26 @@ class InternalTopics:
         #: Topic name -> (why its creation failed, until when that failure counts).
         self._failures: dict[str, tuple[str, int]] = {}
 
-    def make(
-        self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, on_reported: Callable[[], None]
-    ) -> None:
-        """Create the topics that may be tried now; call `on_reported` once the response lists the failures."""
+    def make(self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse) -> None:
+        """Create the topics that may be tried now, and add the recent failures of all of them to the response."""
         now_ms = self._clock.monotonic_ms()
         self._failures = {name: known for name, known in self._failures.items() if known[1] > now_ms}
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]
-        until_ms = now_ms + _BACKOFF_HEARTBEATS * response.heartbeat_interval_ms
+        if wanted:
+            self._create(wanted, _BACKOFF_HEARTBEATS * response.heartbeat_interval_ms)
+        failed = [(topic.name, self._failures[topic.name][0]) for topic in topics if topic.name in self._failures]
+        if failed:
+            _report_failures(response, failed)
 
-        def report() -> None:
-            failed = [(topic.name, self._failures[topic.name][0]) for topic in topics if topic.name in self._failures]
-            if failed:
-                _report_failures(response, failed)
-            on_reported()
-
-        if not wanted:
-            return report()
-        names = {topic.name for topic in wanted}
+    def _create(self, topics: Sequence[InternalTopic], backoff_ms: int) -> None:
+        names = {topic.name for topic in topics}
         self._under_way |= names
 
         def on_created(answer: CreateTopicsResponse | KafkaError) -> None:
             self._under_way -= names
-            self._record(names, answer, until_ms)
-            report()
+            self._record(names, answer, self._clock.monotonic_ms() + backoff_ms)
 
-        self._controllers.ask(_request(wanted), on_created)
-        return None
+        self._controllers.ask(_request(topics), on_created)
 
     def _record(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:
         if isinstance(answer, KafkaError):

@@ -29,9 +29,8 @@ def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -
 
     def answered(result: StreamsHeartbeat | KafkaError) -> None:
         if isinstance(result, StreamsHeartbeat) and result.missing:
-            groups.internal_topics.make(result.missing, result.response, lambda: later.resolve(result.response))
-        else:
-            later.resolve(result.response if isinstance(result, StreamsHeartbeat) else result)
+            groups.internal_topics.make(result.missing, result.response)
+        later.resolve(result.response if isinstance(result, StreamsHeartbeat) else result)
 
     groups.driver_of(request.group_id).ask(
         request,
