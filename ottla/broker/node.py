@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 from functools import cached_property, partial
@@ -67,6 +68,7 @@ else:
 
 __all__ = ["BrokerNode", "Ports"]
 
+_log = logging.getLogger("ottla.broker")
 _PROGRESS_MS = 1000
 #: Concurrent flushes share a commit of the file system's journal.
 _CLOSING_THREADS = 16
@@ -210,7 +212,9 @@ class BrokerNode(MetadataNode):
         try:
             finished.result()
             go_on()
-        except (OSError, OttlaError) as error:
+        except Exception as error:
+            if not isinstance(error, OSError | OttlaError):
+                _log.exception("cannot open the logs")
             self.on_failure(f"cannot open the logs: {error}")
 
     def _recovered(self) -> None:
@@ -235,7 +239,7 @@ class BrokerNode(MetadataNode):
             # A single-node cluster opened its logs before it registered.
             self._host()
             self.quorum.start_threads(self.loop, self.pool)
-        self.store.delete_strays(self.leadership.is_stray)
+        self.store.delete_strays(self.leadership.is_stray, self.log_dirs.suspect)
         self.log_dirs.cordon_later()
         self.log_dirs.resume()
         undo = self._undo

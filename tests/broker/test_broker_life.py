@@ -294,3 +294,35 @@ def test_a_life_that_never_began_may_end() -> None:
     scene.life.close()
     scene.life.begin()
     assert (scene.asked, scene.timers, scene.life.state) == ([], [], LifeState.NOT_RUNNING)
+
+
+@pytest.mark.parametrize("at", ["_on_caught_up", "_on_unfenced"])
+def test_a_start_that_fails_in_the_middle_ends_the_node(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on sending heartbeats, or none, and serve nobody."""
+    scene = _Scene()
+
+    def breaks() -> None:
+        raise OSError("broken")
+
+    monkeypatch.setattr(scene.life, at, breaks)
+    scene.life.begin()
+    scene.answer(BrokerRegistrationResponse(broker_epoch=70))
+    scene.beat(is_fenced=True)
+    if at == "_on_unfenced":
+        scene.life.recovered()
+        scene.beat(is_fenced=False)
+    assert scene.told[-1] == ("failed", "the broker cannot go on: broken")
+    assert [each for each in scene.timers if not each.cancelled] == []
+
+
+def test_the_only_node_raises_what_keeps_it_from_serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _Scene()
+    scene.quorum.join, scene.quorum.broker_epoch = lambda request: None, 12
+
+    def breaks() -> None:
+        raise OSError("broken")
+
+    monkeypatch.setattr(scene.life, "_on_unfenced", breaks)
+    with pytest.raises(OSError, match="broken"):
+        scene.life.join()
+    assert scene.told == []

@@ -141,7 +141,7 @@ def test_a_cleaning_that_cannot_start_is_over_and_tried_again(monkeypatch: pytes
 
 def test_a_bug_at_one_log_does_not_end_the_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = _Scene(_Log(), monkeypatch)
-    monkeypatch.setattr(cleaner.plan, "cleanable", lambda log, now: 1 / 0)
+    monkeypatch.setattr(cleaner, "plan", SimpleNamespace(cleanable=lambda log, now: 1 / 0))
     with pytest.raises(ZeroDivisionError):
         scene.look()
     assert scene.told == [("again in", 15.0)]

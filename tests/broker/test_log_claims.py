@@ -12,7 +12,6 @@ from ottla.broker.partitions import leadership
 from ottla.broker.partitions.leadership import Leadership
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
-from ottla.log import checkpoint
 from ottla.log.path import PARTITION_METADATA
 from tests.broker.disk_scene import TOPIC, Scene
 
@@ -127,21 +126,3 @@ def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(mo
     scene.machine.settle()
     assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}
     assert {scene.lies_in(index) for index in range(4)} == {"/a"}
-
-
-def test_a_topic_is_created_though_the_offsets_of_a_deleted_one_cannot_be_removed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene()
-    for directory in scene.node.store._online():
-        directory.cleaner_offsets = {TopicPartition(TOPIC, index): 5 for index in range(4)}
-    write = checkpoint.write_offsets
-
-    def full(disk: Any, path: str, offsets: Any) -> None:
-        if path.endswith(checkpoint.CLEANER_OFFSETS):
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        write(disk, path, offsets)
-
-    monkeypatch.setattr(checkpoint, "write_offsets", full)
-    scene.create()
-    assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -331,6 +332,23 @@ def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing_behind() -> None:
     assert scene.machine.failure is None
     names = scene.machine.disk.list("/a") + scene.machine.disk.list("/b")
     assert not [name for name in names if name.endswith("-future")]
+
+
+def test_a_topic_that_is_deleted_while_it_moves_to_a_broken_disk_fails_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene, to = about_to_move(3)
+    scene.write(1, bytes(900_000))
+    scene.write(1, bytes(900_000))
+    scene.slow_down(1000)
+    assert scene.move(1, to) == "NONE"
+    with monkeypatch.context() as broken:
+        broken.setattr(scene.machine.disk, "remove_tree", Mock(side_effect=OSError(errno.EIO, "broken")))
+        scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    assert list(scene.node.failed_directories) == [], "the log itself lay on the other disk"
+    assert f"cannot remove {to}/t-1" in caplog.text
+    scene.node.store.remove_deleted(scene.machine.clock.now_ms())
+    assert not [name for name in scene.machine.disk.list(to) if name.endswith("-future")]
 
 
 def test_a_cordoned_directory_gets_nothing_new() -> None:

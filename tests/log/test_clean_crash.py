@@ -224,6 +224,7 @@ def test_how_far_the_cleaner_was_is_read_at_the_start_and_dropped_with_the_log()
     world.log.truncate(3, _NOW_MS)
     assert read_offsets(world.disk, f"/d/{CLEANER_OFFSETS}") == {_TP: 3}
     world.store.delete(_TP, _NOW_MS)
+    world.store.checkpoint(_NOW_MS)
     assert read_offsets(world.disk, f"/d/{CLEANER_OFFSETS}") == {}
 
 

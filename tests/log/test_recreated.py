@@ -1,6 +1,7 @@
 """A log of the same name as an earlier one: the checkpoints of the earlier one say nothing about it."""
 
 import random
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_a_topic_that_is_created_again_by_the_next_process_keeps_its_records_in_
         node.store.delete(_TP, 1)
     node.restart()
     if stray:
-        node.store.delete_strays(lambda tp, log: True)
+        node.store.delete_strays(lambda tp, log: True, Mock())
     node.create(2)
     assert not node.store.checkpointed_high_watermark(_TP)
     _check(node)

@@ -54,8 +54,7 @@ def test_a_log_is_deleted_though_the_cleaners_offsets_cannot_be_written(
     assert log is not None
     log.cleaner_offset = 1
     monkeypatch.setattr(checkpoint, "write_offsets", _full)
-    with pytest.raises(OSError, match="no space"):
-        store.delete(_TP)
+    store.delete(_TP)
     assert not disk.exists("/a/t-0")
     store.remove_deleted(10_000)
     assert not [name for name in disk.list("/a") if name.startswith("t-0")]

@@ -5,6 +5,7 @@ import random
 import struct
 from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -314,7 +315,7 @@ def test_logs_that_are_of_no_topic_are_moved_aside_and_kept(disk: SimDisk) -> No
     _fill(store, "u")
     store.close()
     store = _open(disk)
-    assert store.delete_strays(lambda tp, _: tp.topic == "t") == [TopicPartition("t", 0)]
+    assert store.delete_strays(lambda tp, _: tp.topic == "t", Mock()) == [TopicPartition("t", 0)]
     (aside,) = [name for name in disk.list("/a") if name.startswith("t-0")]
     assert aside.endswith("-stray")
     store.close()

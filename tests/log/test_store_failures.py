@@ -304,3 +304,112 @@ def test_a_move_whose_log_does_not_open_leaves_nothing_in_the_way_of_the_next(mo
     begin()
     assert store.finish_move(tp, 1) is store.get(tp)
     assert store.directory_of(tp) == target
+
+
+def _written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the checkpoints that are written from now on."""
+    names: list[str] = []
+    write = checkpoint.write_offsets
+
+    def note(disk: Any, path: str, offsets: Any) -> None:
+        names.append(path.rpartition("/")[2])
+        write(disk, path, offsets)
+
+    monkeypatch.setattr(checkpoint, "write_offsets", note)
+    return names
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_cleaner_offsets_of_many_deleted_logs_are_written_once(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _disk(a="one")
+    store = _open(disk, "/a")
+    topics = [f"t{number}" for number in range(50)]
+    for name in topics:
+        _write(store, name).cleaner_offset = 1
+    store.cleaner_task(TopicPartition("t0", 0))()
+    names = _written(monkeypatch)
+    with monkeypatch.context() as broken:
+        if fails:
+            broken.setattr(disk, "rename", Mock(side_effect=OSError(errno.EIO, "broken")))
+        for name in topics:
+            try:
+                store.delete(TopicPartition(name, 0), 1)
+            except OSError:
+                assert fails
+    assert names == [], "the loop waits for no disk"
+    plans = store.plan([TopicPartition(name, 0) for name in topics], _OTHER)
+    for plan in plans:
+        assert plan.begin().adopt().cleaner_offset is None
+    assert names.count(checkpoint.CLEANER_OFFSETS) == 1
+    assert checkpoint.read_offsets(disk, f"/a/{checkpoint.CLEANER_OFFSETS}") == {}
+
+
+def test_a_cleaner_offset_of_a_log_that_is_gone_at_a_start_is_written_away() -> None:
+    disk = _disk(a="one")
+    checkpoint.write_offsets(disk, f"/a/{checkpoint.CLEANER_OFFSETS}", {TopicPartition("t", 0): 5})
+    store = _open(disk, "/a")
+    assert _write(store, "t").cleaner_offset is None
+    assert checkpoint.read_offsets(disk, f"/a/{checkpoint.CLEANER_OFFSETS}") == {}
+
+
+def test_a_cleaner_offset_that_cannot_be_written_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one")
+    store = _open(disk, "/a")
+    _write(store, "t").cleaner_offset = 1
+    store.cleaner_task(TopicPartition("t", 0))()
+    store.delete(TopicPartition("t", 0), 1)
+    write = checkpoint.write_offsets
+
+    def full(disk: Any, path: str, offsets: Any) -> None:
+        if path.endswith(checkpoint.CLEANER_OFFSETS):
+            raise _FULL
+        write(disk, path, offsets)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_offsets", full)
+        with pytest.raises(OSError, match="no space"):
+            store.checkpoint(2)
+    store.checkpoint(3)
+    assert checkpoint.read_offsets(disk, f"/a/{checkpoint.CLEANER_OFFSETS}") == {}
+
+
+def test_a_copy_that_cannot_be_removed_holds_up_nothing_and_is_removed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one", b="one")
+    store = _open(disk, "/a", "/b")
+    for name in ("t", "u", "v", "w"):
+        _write(store, name)
+    lost = [tp for tp in store.logs() if store.directory_of(tp) == "/a"]
+    for tp in lost:
+        store.begin_move(tp, "/b", 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "remove_tree", Mock(side_effect=OSError(errno.EIO, "broken")))
+        assert store.fail("/a", OSError(errno.EIO, "broken")) == lost
+    assert not lost or set(store.logs()).isdisjoint(lost)
+    copies = [name for name in disk.list("/b") if name.endswith("-future")]
+    assert len(copies) == len(lost) > 1
+    store.remove_deleted(2000)
+    assert not [name for name in disk.list("/b") if name.endswith("-future")]
+
+
+def test_strays_that_cannot_be_closed_or_moved_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one", b="one")
+    store = _open(disk, "/a", "/b")
+    for name in ("t", "u", "v", "w"):
+        _write(store, name)
+    homes = {tp: store.directory_of(tp) for tp in store.logs()}
+    rename, told = disk.rename, list[tuple[str, OSError]]()
+
+    def broken(path: str, target: str) -> None:
+        if path.startswith("/a/"):
+            raise OSError(errno.EIO, "broken")
+        rename(path, target)
+
+    monkeypatch.setattr(disk, "rename", broken)
+    monkeypatch.setattr("ottla.log.durability.sync", Mock(side_effect=_FULL))
+    strays = store.delete_strays(lambda tp, log: True, lambda path, error: told.append((path, error)))
+    assert strays == sorted(homes) and {"/a", "/b"} == set(homes.values())
+    assert [(path, error.errno) for path, error in told] == [("/a", errno.EIO)]
+    aside = [name for name in disk.list("/b") if name.endswith("-stray")]
+    assert len(aside) == list(homes.values()).count("/b")

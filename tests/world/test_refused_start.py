@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from ottla.log.directory.store import Store
 from ottla.sim.node import NodeHost
 from ottla.sim.world import World
 from tests.world.cluster import cluster
@@ -67,3 +72,18 @@ def test_a_broker_whose_id_is_taken_says_so_while_it_waits_and_when_it_gives_up(
     assert twin.failure is not None
     assert "DUPLICATE_BROKER_REGISTRATION: This broker ID is already in use." in twin.failure
     assert broker.failure is None
+
+
+def test_a_broker_that_meets_a_bug_as_it_opens_its_logs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for good, with a session at the controller."""
+    world = World(3)
+    controller, [broker] = cluster(world, 1)
+
+    def breaks(*_: Any, **__: Any) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Store, "load", breaks)
+    controller.start()
+    broker.start()
+    assert world.run_until(lambda: broker.failure is not None, limit_ms=60_000)
+    assert broker.failure == "cannot open the logs: a bug"

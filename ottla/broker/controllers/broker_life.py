@@ -183,8 +183,17 @@ class BrokerLife:
         self._is_stepping = True
         try:
             while self._events and not self._closed:
-                for effect in self._machine.step(self._events.popleft(), self._runtime.clock.monotonic_ms()):
+                event = self._events.popleft()
+                for effect in self._machine.step(event, self._runtime.clock.monotonic_ms()):
                     self._carry_out(effect)
+        except Exception as error:
+            if isinstance(event, Joined):
+                # The caller, who opens the node, gets the error.
+                raise
+            # The broker may be in the middle of its start. The controller counts on it while it sends heartbeats.
+            _log.exception("the broker's lifecycle has failed")
+            self._runtime.on_failure(f"the broker cannot go on: {error}")
+            return
         finally:
             self._is_stepping = False
         self._plan()

@@ -3,7 +3,7 @@
 Rules:
 - A checkpoint names a partition by its topic's name only. Before a log is created, its directory's checkpoints are
   freed of what they say of an earlier log of that name: its start offset would hide the new records, its recovery
-  point leave them unchecked.
+  point leave them unchecked, its cleaner offset leave them uncleaned. For all deleted logs together that is one write.
 - Offsets are noted on the loop and perhaps written later, on a thread: those of a log that was deleted in the meantime
   are left out.
 """
@@ -76,8 +76,18 @@ class Checkpoints(Directories):
 
     def _write_cleaner_offsets(self, directory: Directory) -> None:
         with directory.writing:
-            offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+            self._replace_cleaner_offsets(directory)
+
+    def _replace_cleaner_offsets(self, directory: Directory) -> None:
+        """Write them; the caller holds `writing`."""
+        # First, because a log may go meanwhile.
+        directory.cleaner_stale = False
+        offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+        try:
             checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
+        except OSError:
+            directory.cleaner_stale = True
+            raise
 
     def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
         # Before the offsets are noted: a log that is deleted after this line stays stale.
@@ -91,6 +101,8 @@ class Checkpoints(Directories):
                 self._write_points(directory, points, lowered)
                 self._write(directory, checkpoint.START_OFFSETS, starts)
                 self._write(directory, checkpoint.HIGH_WATERMARKS, watermarks)
+                if directory.cleaner_stale:
+                    self._replace_cleaner_offsets(directory)
                 if lowered == directory.lowered:
                     directory.stale -= stale
 

@@ -41,6 +41,7 @@ class Directory:
     __slots__ = (
         "clean",
         "cleaner_offsets",
+        "cleaner_stale",
         "cluster_id",
         "directory_id",
         "distrust",
@@ -70,6 +71,8 @@ class Directory:
         self.starts: dict[TopicPartition, int] = {}
         self.watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Whether the checkpoint of cleaner offsets on disk may name a log that went.
+        self.cleaner_stale = False
         #: Partitions whose log went, so that the checkpoints on disk may still name it.
         self.stale: set[TopicPartition] = set()
         #: Held while a checkpoint is written, by the loop or a thread.

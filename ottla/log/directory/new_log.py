@@ -1,6 +1,5 @@
 """The creation of a log: its files on any thread, its entry in the store on the loop."""
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.kernel.frozen import mutable
@@ -55,8 +54,4 @@ class NewLog:
         assert self._log is not None, "begin comes first"
         self._store.adopt(self.tp, self._log, self._directory)
         self._directory.watermarks.pop(self.tp, None)
-        if self._directory.cleaner_offsets.pop(self.tp, None) is not None:
-            # Left over from a deleted topic of the same name. If it stays in the file, the next write leaves it out.
-            with suppress(OSError):
-                self._store.cleaner_task(self.tp)()
         return self._log

@@ -122,8 +122,9 @@ class Store(Checkpoints):
         for tp, copies in found_logs.items():
             self._choose(tp, copies, named)
         for directory in self._online():
-            known = {*directory.points, *directory.starts, *directory.watermarks}
+            known = {*directory.points, *directory.starts, *directory.watermarks, *directory.cleaner_offsets}
             directory.stale = {tp for tp in known if self._home.get(tp) is not directory}
+            directory.cleaner_stale = not directory.stale.isdisjoint(directory.cleaner_offsets)
         self._loaded = True
 
     # ---- queries
@@ -182,10 +183,7 @@ class Store(Checkpoints):
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
         """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
-        log, home = self._logs.pop(tp), self._home.pop(tp)
-        for points in (home.points, home.starts, home.watermarks):
-            points.pop(tp, None)
-        home.stale.add(tp)
+        log = self._drop(tp)
         now_ms = self._now_ms if now_ms is None else now_ms
         target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
         log.discard()
@@ -193,8 +191,15 @@ class Store(Checkpoints):
         self._disk.rename(log.path, target)
         self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
         self.cancel_move(tp)
-        if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
-            self._write_cleaner_offsets(home)
+
+    def _drop(self, tp: TopicPartition) -> Log:
+        """Take a log out of the store."""
+        log, home = self._logs.pop(tp), self._home.pop(tp)
+        for points in (home.points, home.starts, home.watermarks):
+            points.pop(tp, None)
+        home.cleaner_stale = home.cleaner_stale or log.cleaner_offset is not None
+        home.stale.add(tp)
+        return log
 
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
         """Take a directory offline until the next start; the partitions whose logs are lost with it."""
@@ -281,37 +286,58 @@ class Store(Checkpoints):
         return log
 
     def cancel_move(self, tp: TopicPartition) -> None:
-        """Cancel the move, if there is one, and remove the copy."""
+        """Cancel the move, if there is one, and remove the copy: now, or when the disk takes that."""
         move = self._futures.pop(tp, None)
-        if move is not None:
-            move[0].discard()
-            if move[1].failure is None:
-                self._disk.remove_tree(move[0].path)
+        if move is None:
+            return
+        log, directory = move
+        log.discard()
+        if directory.failure is None:
+            try:
+                self._disk.remove_tree(log.path)
+            except OSError as error:
+                # Of another disk, perhaps, than the one that the caller uses.
+                _log.error("cannot remove %s: %s; will retry", log.path, error)
+                self._pending_removals.append((self._now_ms, log.path))
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
-        log = self._logs.pop(tp)
-        self._home.pop(tp).stale.add(tp)
+        log = self._drop(tp)
         for segment in log.segments:
             segment.close()
         log.discard()
 
-    def delete_strays(self, is_stray: Callable[[TopicPartition, Log], bool]) -> list[TopicPartition]:
-        """Move aside the logs that the metadata does not assign to this node; their partitions."""
+    def delete_strays(
+        self, is_stray: Callable[[TopicPartition, Log], bool], failed: Callable[[str, OSError], None]
+    ) -> list[TopicPartition]:
+        """Move aside the logs that the metadata does not assign to this node; their partitions.
+
+        `failed` is called with the path of a directory whose disk fails at that; its strays stay until the next start.
+        """
         strays = sorted(tp for tp, log in self._logs.items() if is_stray(tp, log))
-        homes = {self._home[tp].path for tp in strays}
+        by_home: dict[str, list[TopicPartition]] = {}
         for tp in strays:
-            self.set_aside(tp)
-        for directory in homes:
-            # After a crash, a new topic of the same name must not find the old log.
-            self._disk.sync_directory(directory)
+            by_home.setdefault(self._home[tp].path, []).append(tp)
+        for directory, partitions in by_home.items():
+            try:
+                for tp in partitions:
+                    self.set_aside(tp)
+                # After a crash, a new topic of the same name must not find the old log.
+                self._disk.sync_directory(directory)
+            except OSError as error:
+                _log.error("cannot move strays in %s aside: %s", directory, error)
+                failed(directory, error)
         return strays
 
     def set_aside(self, tp: TopicPartition) -> None:
         """Move a log aside as `-stray`. Its files stay for an administrator to inspect."""
-        log = self._logs.pop(tp)
-        self._home.pop(tp).stale.add(tp)
-        log.close()
+        log = self._drop(tp)
+        try:
+            log.close()
+        except OSError as error:
+            # An administrator may miss the last records, if the machine crashes; no client does.
+            _log.warning("cannot close %s: %s", log.path, error)
+            log.discard()
         self._disk.rename(log.path, self.aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
