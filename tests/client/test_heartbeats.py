@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -19,7 +19,9 @@ from ottla.client.settings.consumer import ConsumerSettings
 from ottla.client.share.group import ShareGroupMember
 from ottla.kernel.client_error import NotReachable, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api import ApiKey
+from ottla.wire.api.consumer_group_heartbeat import Assignment, TopicPartitions
 from tests.client.conftest import eventually
 
 PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
@@ -278,3 +280,103 @@ def test_a_heartbeat_that_failed_is_sent_again_after_the_backoff_and_not_only_wh
     with asyncio.Runner(loop_factory=Hurried) as runner:
         runner.run(run())
     assert coordinator.pauses_ms() == [3_000, pause_ms, 3_000]
+
+
+class Owning(SimpleNamespace):
+    """A consumer that takes up and gives up what its group says."""
+
+    partitions: set[TopicPartition]
+
+    def owned(self) -> set[TopicPartition]:
+        return set(self.partitions)
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
+        self.partitions -= partitions
+
+    async def assign_more(self, partitions: set[TopicPartition]) -> None:
+        self.partitions |= partitions
+
+
+class Reporting(Coordinator):
+    """It also notes what the member says that it owns, and sends it an assignment with its first answer."""
+
+    def __init__(self, target: dict[Uuid, list[int]]) -> None:
+        super().__init__(ErrorCode.NONE, ErrorCode.NONE)
+        self.reports: list[Any] = []
+        self.target = [TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in target.items()]
+
+    async def call(self, request: Any, response: type[Any], **more: object) -> Any:
+        answer = await super().call(request, response, **more)
+        self.reports.append(request.topic_partitions)
+        if len(self.reports) == 1:
+            answer.assignment = Assignment(topic_partitions=self.target)
+        return answer
+
+
+OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
+
+
+def member_of(target: dict[Uuid, list[int]], names: dict[Uuid, str]) -> tuple[Any, Owning, Reporting]:
+    """A member that has this assignment, the metadata with these names, and its coordinator."""
+    settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "group_protocol": "consumer"})
+    coordinator = Reporting(target)
+    owner = Owning(
+        partitions=set(),
+        pattern_text=lambda: None,
+        subscribed=AsyncMock(return_value={"t"}),
+        before_revoke=AsyncMock(),
+        something_to_do=Mock(),
+    )
+    metadata = SimpleNamespace(topic_names=names, topics={})
+    cluster: Any = Mock(coordinator=AsyncMock(return_value=coordinator), update=AsyncMock(), metadata=metadata)
+    group: Any = ConsumerGroupMember(cluster, settings, cast(Any, owner))
+    group._start_beating = lambda: None
+    group._is_beating = lambda: True
+    return group, owner, coordinator
+
+
+def test_a_topic_that_one_brokers_metadata_lack_is_neither_given_up_nor_left_out_of_a_heartbeat() -> None:
+    """The member revoked it, and told the coordinator that another member may have it."""
+
+    async def run() -> None:
+        names = {OLD: "t"}
+        group, owner, coordinator = member_of({OLD: [0, 1]}, names)
+        await group._beat()
+        await group.poll()
+        assert owner.partitions == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        names.clear()
+        assert not group.busy
+        await group.poll()
+        assert owner.partitions == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        await group._beat()
+        assert coordinator.reports == [[], [TopicPartitions(topic_id=OLD, partitions=[0, 1])]]
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_no_broker_has_a_name_for_is_looked_up_until_one_has() -> None:
+    """One look-up came too early: the member read nothing of the topic until its metadata were too old."""
+
+    async def run() -> list[int]:
+        names = {OLD: "old"}
+        group, owner, _ = member_of({OLD: [0], NEW: [0]}, names)
+        group._cluster.update.side_effect = [NotReachable("no broker can be reached"), *[None] * 20]
+        await group._beat()
+        looked: list[int] = []
+        for _ in range(20):
+            if group.busy:
+                await group.poll()
+            looked.append(group._cluster.update.await_count)
+            assert owner.partitions == {TopicPartition("old", 0)}, "the others do not wait"
+            await asyncio.sleep(0.1)
+        assert group._owner.something_to_do.called, "a poll that waits looks it up, too"
+        names[NEW] = "new"
+        assert group.busy
+        await group.poll()
+        assert owner.partitions == {TopicPartition("old", 0), TopicPartition("new", 0)}
+        assert not group.busy
+        return looked
+
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        looked = runner.run(run())
+    assert looked[0] == 1 and 3 <= looked[-1] <= 6, "it backs off"

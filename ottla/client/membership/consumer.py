@@ -1,16 +1,24 @@
-"""A member of a group with the consumer protocol: it only sends heartbeats, and the broker assigns (KIP-848)."""
+"""A member of a group with the consumer protocol: it only sends heartbeats, and the broker assigns (KIP-848).
+
+Rules:
+- The coordinator assigns topic ids, and the metadata has their names. A member keeps the names of its own topics: only
+  the coordinator takes a partition away, never a broker whose metadata lack the topic.
+- A topic without a name yet does not hold up the others. Polls look it up again, after a growing pause.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
-from ottla.client.connection.clock import random_uuid
+from ottla.client.connection.clock import Backoff, random_uuid
 from ottla.client.connection.cluster import Cluster
 from ottla.client.membership.group import Group, Owner
 from ottla.client.membership.membership import ConsumerMembership, Outcome
 from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import NotReachable
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, uuid_text
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -29,6 +37,11 @@ class ConsumerGroupMember(Group):
         self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(random_uuid()))
         self._wake: asyncio.Event = asyncio.Event()
         self._first_assignment: asyncio.Future[None] | None = None
+        #: The names of the topics in the assignment, as far as the metadata have shown them.
+        self._names: dict[Uuid, str] = {}
+        #: The pause after a look-up of missing names.
+        self._pausing = False
+        self._resolve_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     @property
     def busy(self) -> bool:
@@ -38,16 +51,34 @@ class ConsumerGroupMember(Group):
         return self._heartbeats is not None and not self._heartbeats.done()
 
     def _differs(self) -> bool:
-        return self.membership.target is not None and self._target() != self._owner.owned()
+        return self.membership.target is not None and (self._unresolved() or self._target() != self._owner.owned())
+
+    def _name(self, topic_id: Uuid) -> str | None:
+        return self._cluster.metadata.topic_names.get(topic_id) or self._names.get(topic_id)
+
+    def _unresolved(self) -> bool:
+        return any(self._name(topic_id) is None for topic_id in self.membership.target or ())
 
     def _target(self) -> set[TopicPartition]:
-        names = self._cluster.metadata.topic_names
         return {
-            TopicPartition(names[topic_id], number)
+            TopicPartition(name, number)
             for topic_id, numbers in (self.membership.target or {}).items()
-            if topic_id in names
+            if (name := self._name(topic_id)) is not None
             for number in numbers
         }
+
+    async def _resolve(self) -> None:
+        """Look up the names of the assigned topics. If the brokers do not have them yet, polls try again."""
+        if self._pausing:
+            return
+        self._pausing = True
+        asyncio.get_running_loop().call_later(self._resolve_backoff.next_ms() / 1000, self._paused)
+        with suppress(KafkaError, NotReachable):
+            await self._cluster.update(await self._owner.subscribed())
+
+    def _paused(self) -> None:
+        self._pausing = False
+        self._owner.something_to_do()
 
     async def poll(self) -> asyncio.Future[None] | None:
         self.raise_error()
@@ -61,18 +92,30 @@ class ConsumerGroupMember(Group):
             self._start_beating()
         if self.membership.target is None:
             return self._first_assignment
-        if any(topic_id not in self._cluster.metadata.topic_names for topic_id in self.membership.target):
-            await self._cluster.update(await self._owner.subscribed())
+        if self._unresolved():
+            await self._resolve()
+        else:
+            self._resolve_backoff.attempts = 0
         target, owned = self._target(), self._owner.owned()
         if target != owned:
             if owned - target:
                 await self._owner.before_revoke()
                 await self._owner.revoke(owned - target)
-            # A heartbeat may have brought another target in the meantime.
+            # A heartbeat may have brought another target; one that comes during the listener reports what is added.
+            self._keep_names()
             await self._owner.assign_more(self._target() - self._owner.owned())
             # The coordinator waits for this to give the revoked partitions to other members.
             self._wake.set()
+        self._keep_names()
         return None
+
+    def _keep_names(self) -> None:
+        """Keep the names of the topics that this member owns, or will own."""
+        topics = {partition.topic for partition in self._owner.owned()}
+        wanted = self.membership.target or {}
+        names = {each: name for each in (*self._names, *wanted) if (name := self._name(each)) is not None}
+        # A new dict: the thread of a synchronous consumer reads it at the same time.
+        self._names = {each: name for each, name in names.items() if each in wanted or name in topics}
 
     def subscription_changed(self) -> None:
         self._wake.set()
@@ -95,11 +138,10 @@ class ConsumerGroupMember(Group):
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
         connection = await self._coordinator()
+        ids = {name: topic_id for topic_id, name in self._names.items()}
         owned: dict[Uuid, list[int]] = {}
         for topic, number in sorted(self._owner.owned()):
-            known = self._cluster.metadata.topics.get(topic)
-            if known is not None:
-                owned.setdefault(known.id, []).append(number)
+            owned.setdefault(ids[topic], []).append(number)
         request = membership.heartbeat_request(topics, pattern, {key: tuple(numbers) for key, numbers in owned.items()})
         try:
             response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
