@@ -236,7 +236,7 @@ class Coordinator:
         self.outcomes = list(outcomes)
         self.came: list[float] = []
 
-    async def call(self, _: object, response: type[Any], **__: object) -> Any:
+    async def call(self, request: Any, response: type[Any], **more: object) -> Any:
         self.came.append(asyncio.get_running_loop().time())
         outcome = self.outcomes.pop(0) if self.outcomes else Fenced(ErrorCode.FENCED_INSTANCE_ID)
         if isinstance(outcome, Exception):
@@ -363,12 +363,13 @@ def test_a_topic_that_no_broker_has_a_name_for_is_looked_up_until_one_has() -> N
         group._cluster.update.side_effect = [NotReachable("no broker can be reached"), *[None] * 20]
         await group._beat()
         looked: list[int] = []
+        never = asyncio.get_running_loop().create_future()
         for _ in range(20):
             if group.busy:
                 await group.poll()
             looked.append(group._cluster.update.await_count)
             assert owner.partitions == {TopicPartition("old", 0)}, "the others do not wait"
-            await asyncio.sleep(0.1)
+            await asyncio.wait([never], timeout=0.1)
         assert group._owner.something_to_do.called, "a poll that waits looks it up, too"
         names[NEW] = "new"
         assert group.busy

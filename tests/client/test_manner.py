@@ -1,6 +1,7 @@
 """How the client behaves in the programs of others: types, uvloop, Ctrl-C, threads, a program that just ends."""
 
 import asyncio
+import signal
 import socket
 import struct
 import subprocess
@@ -167,6 +168,34 @@ def test_a_program_that_closes_nothing_ends_quietly() -> None:
         command = [sys.executable, "-c", _UNTIDY, node.bootstrap_servers]
         done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
+
+
+_LATE = """
+import ctypes, signal
+ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).pause)  # the process stays when Python has taken itself apart
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.alarm(2)
+"""
+
+
+def test_a_client_does_nothing_once_python_has_gone() -> None:
+    """On a busy machine a broker's answer came between the end of Python and that of the process: a SIGSEGV."""
+    with ottla.Node() as node:
+        command = [sys.executable, "-W", "default", "-c", _UNTIDY + _LATE, node.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGALRM, "read\n", "")
+
+
+def test_a_client_says_at_the_end_of_the_program_that_it_has_ended_too() -> None:
+    code = """
+import atexit
+late = lambda: admin.list_topics()
+atexit.register(lambda: late())
+from ottla.client import Admin
+admin = Admin("127.0.0.1:1")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert "OttlaError: the program has ended, and its clients with it" in done.stderr
 
 
 _ENDS = """

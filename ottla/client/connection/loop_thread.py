@@ -6,12 +6,14 @@ Rules:
 - The caller waits on an interruptible lock, so Ctrl-C works at once and cancels the call.
 - Clients work until the process ends. Python stops all executors when the main thread ends, before other threads do;
   the loop then looks up host names itself.
-- uvloop is used if it is installed.
+- uvloop is used if it is installed. The loop ends after the program's exit handlers and before Python takes itself
+  apart: uvloop takes the GIL for each event, and crashes the process once there is none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import weakref
@@ -24,12 +26,16 @@ from ottla.kernel.error import OttlaError
 
 T = TypeVar("T")
 
+#: How long the end of the program waits for the loop, which a callback of the program may hold up.
+_END_SECONDS_MAX = 5.0
+
 
 class LoopThread:
     """An event loop that runs forever in a daemon thread."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self._ended = False
         self.loop = _new_loop()
         self.loop.set_default_executor(_HelperThreads(thread_name_prefix="ottla-client-helper"))
         self._thread = threading.Thread(target=self._run, name="ottla-client", daemon=True)
@@ -44,7 +50,16 @@ class LoopThread:
         if os.getpid() != self.pid:
             work.close()
             raise forked()
+        if self._ended:
+            work.close()
+            raise OttlaError("the program has ended, and its clients with it")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def end(self) -> None:
+        """Stop the loop and wait for its thread, as the last exit handler of the program."""
+        self._ended = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_END_SECONDS_MAX)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run `work` on the loop and wait for it; TimeoutError after `timeout` seconds. Ctrl-C cancels it."""
@@ -122,6 +137,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def _end() -> None:
+    if _current is not None and _current.pid == os.getpid():
+        _current.end()
+
+
+#: Handlers that are registered later, as those of the program are, run earlier.
+atexit.register(_end)
 
 
 def _forget_after_fork() -> None:
