@@ -19,7 +19,7 @@ from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
-from ottla.wire.api.fetch import PartitionData
+from ottla.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -284,3 +284,67 @@ def test_a_replica_that_does_not_answer_sends_the_next_fetch_back_to_the_leader(
         return fetcher.asked
 
     assert asyncio.run(run()) == [(2, 5), (1, 5)]
+
+
+def first_asked(*answers: tuple[int, FetchResponse | Exception], **settings: object) -> list[tuple[int, int]]:
+    """Which node is asked first after each answer of a node, and how many ms later, however often polls wake it."""
+
+    async def run() -> list[tuple[int, int]]:
+        cluster, fetcher = reader_of_one(**settings)
+        want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
+        found: list[tuple[int, int]] = []
+        now = now_ms()
+        for node_id, outcome in answers:
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            if isinstance(outcome, Exception):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+            fetcher.asked.clear()
+            with patch("ottla.client.consumer.fetcher.now_ms", return_value=now):
+                fetcher._answered(node_id, FetchSession(), {ONE: want}, now, answer)
+            began = now
+            for now in range(began, began + 1_000):
+                fetcher._pass(now)
+                if fetcher.asked:
+                    break
+            found.append((fetcher.asked[0][0], now - began))
+        fetcher.close()
+        await cluster.close()
+        return found
+
+    return asyncio.run(run())
+
+
+def one_answer(**data: Any) -> FetchResponse:
+    topic = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0, **data)])
+    return FetchResponse(responses=[topic])
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        one_answer(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER)),
+        FetchResponse(error_code=int(ErrorCode.KAFKA_STORAGE_ERROR)),
+        RequestTimedOut("no answer"),
+    ],
+    ids=["of a partition", "of the request", "no answer"],
+)
+def test_a_node_that_refuses_a_fetch_has_a_pause_though_a_poll_waits(refusal: FetchResponse | Exception) -> None:
+    """The answer woke the poll, and the poll the fetcher: hundreds of fetches a second for as long as an election."""
+    assert first_asked((1, refusal), retry_backoff_ms=100) == [(1, 100)]
+
+
+def test_a_replica_that_the_leader_names_again_and_again_has_a_pause_too() -> None:
+    named, nowhere = one_answer(preferred_read_replica=2), one_answer(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    found = first_asked((1, named), (2, nowhere), (1, named), retry_backoff_ms=100)
+    assert found == [(2, 0), (1, 0), (2, 100)], "the leader is asked at once, as by Java's client"
+
+
+@pytest.mark.parametrize("setting", ["fetch_min_bytes", "fetch_max_wait_ms"])
+def test_fetches_that_do_not_wait_for_records_do_not_follow_at_once(setting: str) -> None:
+    records = build([(1, b"k", b"value", [])], base_offset=5)
+    assert first_asked((1, one_answer())) == [(1, 0)], "the broker has waited"
+    assert first_asked((1, one_answer()), **{setting: 0}) == [(1, 5)]
+    assert first_asked((1, one_answer(preferred_read_replica=2)), **{setting: 0}) == [(2, 0)]
+    assert first_asked((1, one_answer(records=records)), **{setting: 0}) == [(1, 0)]

@@ -3,11 +3,21 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import ottla
-from ottla.client import Admin, AsyncConsumer, AsyncShareConsumer, Consumer, Producer, ShareConsumer, TopicPartition
+from ottla.client import (
+    Admin,
+    AsyncConsumer,
+    AsyncShareConsumer,
+    Consumer,
+    ErrorCode,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from ottla.wire.api import ApiKey
 from tests.client.conftest import eventually, share_from_the_start
 
@@ -60,3 +70,23 @@ def test_a_share_consumer_that_never_waits_reads(node: ottla.Node, topic: str) -
     with Producer(node.bootstrap_servers) as producer:
         producer.send(topic, b"w").result(30)
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("kind", "api"), [(Consumer, ApiKey.FETCH), (ShareConsumer, ApiKey.SHARE_FETCH)], ids=["consumer", "share"]
+)
+def test_a_poll_that_waits_does_not_hammer_a_leader_that_refuses(node: ottla.Node, kind: Any, api: ApiKey) -> None:
+    """Each refusal woke the poll, which woke the fetcher: hundreds of requests a second for as long as an election."""
+    name = f"refused-{kind.__name__}"
+    with Admin(node.bootstrap_servers) as admin:
+        admin.create_topic(name, 1)
+    with kind(node.bootstrap_servers, group_id=name, client_id=name) as consumer:
+        consumer.subscribe([name])
+        with node.faults.watch(api, client_id=name) as asked:
+            eventually(lambda: consumer.poll(0.1) == [] and asked.requests, 20)
+        with (
+            node.faults.watch(api, client_id=name) as asked,
+            node.faults.error(api, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None, client_id=name),
+        ):
+            assert consumer.poll(1) == []
+        assert len(asked.requests) <= 15, "each 100 ms one"

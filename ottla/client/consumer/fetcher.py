@@ -6,6 +6,8 @@ connection of its own.
 Rules:
 - A partition is fetched again while less than `max.partition.fetch.bytes` of it are buffered, so that the next fetch
   runs while the program processes the last one.
+- A node that refuses a partition, or answers at once without records (fetch.min.bytes=0), is asked about it again only
+  after a pause, however often polls wake the fetcher. Another node may be asked in the meantime.
 - A position is compared with its leader whenever the metadata reports a leader change; `validation` asks the leaders.
 - Errors that fresh metadata can cure are retried; all others are raised by the next poll.
 
@@ -44,7 +46,8 @@ from ottla.wire.api.fetch import (
 
 #: The first version of Fetch with topic ids.
 _TOPIC_IDS = 13
-#: The longest wait of a fetch that leaves out partitions with full buffers.
+#: The longest wait of a fetch that leaves out partitions with full buffers, and the pause between fetches that do not
+#: wait for records.
 _BUSY_WAIT_MS = 5
 _MOVED = frozenset(
     {
@@ -133,6 +136,8 @@ class Fetcher(WakeLoop):
                         node_id = state.preferred[0]
                     else:
                         state.preferred = None
+                if state.held is not None and state.held[0] == node_id and now < state.held[1]:
+                    continue
                 wanted = WantedPartition(
                     state.fetch_offset,
                     leader.leader_epoch,
@@ -167,7 +172,7 @@ class Fetcher(WakeLoop):
         for callback in self.on_data:
             callback()
         if retry:
-            self._wake_after_backoff()
+            self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
         else:
             self.wake()
 
@@ -215,7 +220,7 @@ class Fetcher(WakeLoop):
         except KafkaError:
             session.reset()
             self._cluster.metadata.request_update(now_ms())
-            return self._wake_after_backoff()
+            return self._hold(node_id, wants)
         self._busy.add(node_id)
         with self._lock:
             for partition in wants:
@@ -244,7 +249,7 @@ class Fetcher(WakeLoop):
             session.reset()
             self._not_reached(node_id)
             self._cluster.metadata.request_update(now_ms())
-            return self._wake_after_backoff()
+            return self._hold(node_id, wants)
         response = answer.result()
         if not session.answered(response.error_code, response.session_id):
             return self.wake()
@@ -252,12 +257,12 @@ class Fetcher(WakeLoop):
             session.reset()
             if not error.code.retriable:
                 self._fail(wants, error)
-            return self._wake_after_backoff()
+            return self._hold(node_id, wants)
         metadata = self._cluster.metadata
         metadata.add_nodes(
             ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
         )
-        backs_off = False
+        refused: list[TopicPartition] = []
         size = 0
         now = now_ms()
         for topic in response.responses:
@@ -267,20 +272,21 @@ class Fetcher(WakeLoop):
                 partition = TopicPartition(name, data.partition_index)
                 want = wants.get(partition)
                 size += 0 if data.records is None else len(data.records)
-                if want is not None:
-                    backs_off = not self._take_in(partition, want, data) or backs_off
+                if want is not None and not self._take_in(partition, want, data):
+                    refused.append(partition)
             if size > before:
                 self._meter.topic(name, now).bytes.record(size - before, now)
         self._meter.fetched(size, now - sent_ms, now)
+        if refused:
+            self._hold(node_id, refused)
+        elif not size and 0 in (self._settings.fetch_min_bytes, self._settings.fetch_max_wait_ms):
+            self._hold(node_id, wants, _BUSY_WAIT_MS)
         for callback in self.on_data:
             callback()
-        if backs_off:
-            self._wake_after_backoff()
-        else:
-            self.wake()
+        self.wake()
 
     def _take_in(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
-        """Take in one partition of an answer. False if the next fetch should back off."""
+        """Take in one partition of an answer. False if this node should be asked again only after a pause."""
         code = data.error_code
         with self._lock:
             state = self._positions.get(partition)
@@ -320,8 +326,9 @@ class Fetcher(WakeLoop):
                     return False
                 return True
             if code == ErrorCode.OFFSET_OUT_OF_RANGE and preferred is not None:
-                # A follower does not have the offset yet, or no longer: the leader decides (KIP-392).
-                return True
+                # A follower does not have the offset yet, or no longer: the leader decides (KIP-392). It may name the
+                # follower again.
+                return False
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 if state.fetch_offset == want.offset:
                     self._out_of_range(state, want.offset)
@@ -370,8 +377,16 @@ class Fetcher(WakeLoop):
                 if state.preferred is not None and state.preferred[0] == node_id:
                     state.preferred = None
 
-    def _wake_after_backoff(self) -> None:
-        self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
+    def _hold(self, node_id: int, partitions: Iterable[TopicPartition], pause_ms: int | None = None) -> None:
+        """Ask this node about these partitions again after a pause (default: retry.backoff.ms)."""
+        pause_ms = self._settings.retry_backoff_ms if pause_ms is None else pause_ms
+        until_ms = now_ms() + pause_ms
+        with self._lock:
+            for partition in partitions:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.held = (node_id, until_ms)
+        self._loop.call_later(pause_ms / 1000, self.wake)
 
 
 def _topics(wants: dict[TopicPartition, WantedPartition]) -> list[FetchTopic]:

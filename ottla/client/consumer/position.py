@@ -65,6 +65,7 @@ class PartitionPosition:
         "error",
         "fetch_offset",
         "fetching",
+        "held",
         "high_watermark",
         "last_stable_offset",
         "leader",
@@ -90,6 +91,8 @@ class PartitionPosition:
         self.paused = False
         #: True while a fetch of this partition is in flight.
         self.fetching = False
+        #: A node that has nothing for this partition now, and when to ask it again (monotonic ms).
+        self.held: tuple[int, int] | None = None
         self.chunks: deque[Chunk] = deque()
         #: Bytes in `chunks` not taken out yet.
         self.buffered = 0

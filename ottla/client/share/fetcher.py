@@ -65,6 +65,8 @@ class ShareFetcher(WakeLoop):
         self._on_answer = on_answer
         self._sessions: dict[int, tuple[BrokerConnection, ShareFetchSession]] = {}
         self._busy: dict[int, Sent] = {}
+        #: When to ask a node again that has refused something (monotonic ms), however often polls wake the fetcher.
+        self._held: dict[int, int] = {}
         cluster.on_update.append(self.wake)
 
     def _topics(self) -> set[str]:
@@ -87,7 +89,7 @@ class ShareFetcher(WakeLoop):
                 continue
             wanted.setdefault(leader.leader, {})[partition] = metadata.topics[partition.topic].id
         for node_id, ids in wanted.items():
-            if node_id not in self._busy:
+            if node_id not in self._busy and now >= self._held.get(node_id, 0):
                 connection = self._open_connection(node_id)
                 if connection is not None:
                     self._ask(node_id, connection, ids)
@@ -155,12 +157,14 @@ class ShareFetcher(WakeLoop):
         metadata.add_nodes(
             ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
         )
-        backs_off = False
+        refused = False
         for partition, data in self._acknowledged(sent, response):
             # The locks on records of a deleted topic expire on their own.
             if isinstance(data, PartitionData) and partition.topic:
-                backs_off = not self._take_in(partition, data) or backs_off
-        self._wake_up(backs_off)
+                refused = not self._take_in(partition, data) or refused
+        if refused:
+            self._hold(node_id)
+        self._wake_up()
 
     def _acknowledged(
         self, sent: Sent, response: ShareFetchResponse | ShareAcknowledgeResponse
@@ -192,22 +196,25 @@ class ShareFetcher(WakeLoop):
         self._report_failure(self._busy.pop(node_id, {}), error)
         if not self._closed:
             self._cluster.metadata.request_update(now_ms())
-            self._wake_up(True)
+            self._hold(node_id)
+            self._wake_up()
 
     def _report(self, partition: TopicPartition, sent: Sent, error: KafkaError | None) -> None:
         if partition in sent:
             self._on_answer(partition, offsets_of(sent[partition]), error)
 
-    def _wake_up(self, backs_off: bool) -> None:
+    def _wake_up(self) -> None:
         for callback in self.on_data:
             callback()
-        if backs_off:
-            self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
-        else:
-            self.wake()
+        self.wake()
+
+    def _hold(self, node_id: int) -> None:
+        pause_ms = self._settings.retry_backoff_ms
+        self._held[node_id] = now_ms() + pause_ms
+        self._loop.call_later(pause_ms / 1000, self.wake)
 
     def _take_in(self, partition: TopicPartition, data: PartitionData) -> bool:
-        """Take in one partition of an answer. False if the next request should back off."""
+        """Take in one partition of an answer. False if the node should be asked again only after a pause."""
         if data.error_code:
             error = error_of(data.error_code, f"{partition}: {data.error_message}")
             assert error is not None
@@ -306,7 +313,7 @@ class ShareFetcher(WakeLoop):
             sent = self._acknowledgements.take([partition])
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic was deleted")
         self._report_failure(sent, error)
-        self._wake_up(True)
+        self._wake_up()
 
     def _report_failure(self, sent: Sent, error: KafkaError | None) -> None:
         for partition in sent:
