@@ -43,6 +43,8 @@ class SignIn:
         self._token = ""
         #: When the token must be fetched again, in s since 1970.
         self._renew_at = 0.0
+        #: The fetch of a token that all connections wait for, whichever of them gives up.
+        self._fetching: asyncio.Task[str] | None = None
         self._request: TokenRequest | None = None
         if self.mechanism == "OAUTHBEARER" and settings.sasl_oauthbearer_token is None:
             from ottla.security.oauth import TokenRequest
@@ -77,11 +79,20 @@ class SignIn:
         if time.time() < self._renew_at:
             return self._token
         given = self._settings.sasl_oauthbearer_token
-        began = time.time()
         if isinstance(given, str):
             return given
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(given))
+            # A connection that gave up does not look at the outcome.
+            self._fetching.add_done_callback(lambda fetch: fetch.cancelled() or fetch.exception())
+        return await asyncio.shield(self._fetching)
+
+    async def _fetch(self, given: Any) -> str:
+        """Fetch a token from the endpoint or the program's function; on a thread, since either may block."""
+        began = time.time()
+        fetch = given if self._request is None else self._request.fetch
         try:
-            found: Any = await asyncio.to_thread(self._request.fetch) if self._request is not None else given()
+            found: Any = fetch() if inspect.iscoroutinefunction(fetch) else await asyncio.to_thread(fetch)
             if inspect.isawaitable(found):
                 found = await found
         except (OttlaError, KafkaError):

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -124,8 +125,6 @@ def _read(**keywords: object) -> SecuritySettings:
 
 
 def test_a_token_is_asked_for_again_when_most_of_its_life_is_over() -> None:
-    import time
-
     given: list[float] = []
 
     async def token() -> tuple[str, float]:
@@ -155,6 +154,37 @@ def test_a_token_function_that_raises_is_tried_again_like_a_token_endpoint_that_
         settings = _read(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=token)
         with pytest.raises(kind, match="the provider"):
             asyncio.run(SignIn(settings).exchange("broker"))
+
+
+def test_a_token_function_that_blocks_stops_nothing_else_and_is_asked_once_for_all_connections() -> None:
+    """It ran on the loop: the heartbeats stopped, and the member was removed from its group."""
+    may_end = threading.Event()
+    calls: list[threading.Thread] = []
+
+    async def connections() -> list[bytes]:
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+
+        def blocks() -> tuple[str, float]:
+            calls.append(threading.current_thread())
+            loop.call_soon_threadsafe(began.set)
+            assert may_end.wait(10), "the loop went on meanwhile"
+            return "token", time.time() + 3600
+
+        sign_in = SignIn(
+            _read(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=blocks)
+        )
+        impatient = asyncio.create_task(sign_in.exchange("broker"))
+        patient = [asyncio.create_task(sign_in.exchange("broker")) for _ in range(2)]
+        await began.wait()
+        impatient.cancel()
+        await asyncio.gather(impatient, return_exceptions=True)
+        patient.append(asyncio.create_task(sign_in.exchange("broker")))
+        await asyncio.sleep(0)
+        may_end.set()
+        return [next(each) for each in await asyncio.gather(*patient)]
+
+    assert all(b"token" in each for each in asyncio.run(connections()))
+    assert len(calls) == 1 and calls[0] is not threading.current_thread()
 
 
 def test_what_a_broker_answers_becomes_an_error_that_says_what_to_do() -> None:

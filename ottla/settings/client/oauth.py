@@ -34,7 +34,8 @@ class OauthSettings(DeclaredSettings):
         "sasl.oauthbearer.token",
         None,
         _token,
-        "The token, or a function (possibly async) that returns one, or (token, expiry in seconds since 1970).",
+        "The token, or a function that returns one, or (token, expiry in seconds since 1970); an async function runs "
+        "on the client's loop, another one on a thread.",
         differs="Ottla's own",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
