@@ -1,0 +1,30 @@
+"""The tools say what the scenes of tests/cli/shown show."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import ottla
+from tests.cli.shown_scene import Player, read, scenes
+from tests.cli.shown_state import State
+
+_TERMINAL = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
+
+
+@pytest.mark.parametrize("path", scenes(), ids=lambda path: path.stem)
+def test_the_tools_say_what_they_said(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.startswith(("OTTLA_", "XDG_")) and each != "OTTLA_WRITE_SCENES"]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    settings = dict(step.rest.split("=", 1) for step in read(path)[1] if step.command == "node")
+    with ottla.Node(settings=settings) as node:
+        for name, value in {
+            **_TERMINAL,
+            "HOME": str(tmp_path),
+            "OTTLA_BOOTSTRAP_SERVERS": node.bootstrap_servers,
+        }.items():
+            monkeypatch.setenv(name, value)
+        with closing(State(node.bootstrap_servers)) as state:
+            Player(node, tmp_path, monkeypatch, state).play(path)
