@@ -10,12 +10,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import OttlaError
 from ottla.operations.nearest import nearest
 from ottla.settings.server.own import OwnSettings
+from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from ottla.client import Admin, ConfigResource
@@ -64,7 +65,7 @@ def alter(ask: Admin, resource: ConfigResource, changes: Mapping[str, Change]) -
     """
     check_there(ask, resource)
     if unset := [name for name, change in changes.items() if change is None]:
-        _check_known(ask, resource, unset)
+        check_known(ask, resource, unset)
     ask.alter_config(resource, changes)
 
 
@@ -81,12 +82,13 @@ def check_there(ask: Admin, resource: ConfigResource) -> None:
             raise OttlaError(f"there is no broker {name} now; the brokers are {', '.join(map(str, there))}")
 
 
-def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> None:
-    if resource.type.name == "CLIENT_METRICS":
+def check_known(ask: Admin, resource: ConfigResource, names: Collection[str]) -> None:
+    """Raise OttlaError for a name that is no setting of this kind of resource. Client metrics take any name."""
+    if not names or resource.type.name == "CLIENT_METRICS":
         return
-    known = sorted(
-        {*ask.describe_config(resource), *(OwnSettings.declared() if resource.type.name == "BROKER" else ())}
-    )
+    # All brokers together list only what is set for all of them.
+    declared = {**ServerSettings.declared(), **OwnSettings.declared()} if resource.type.name == "BROKER" else {}
+    known = sorted({*ask.describe_config(resource), *declared})
     for name in names:
         # The broker lists no settings of one listener.
         if name not in known and not name.startswith("listener.name."):

@@ -99,7 +99,7 @@ def read(path: Path) -> tuple[list[str], list[Step]]:
 
 
 class _Stream(io.TextIOWrapper):
-    """A standard stream in a file, which may say that it is a terminal."""
+    """A standard stream that may say that it is a terminal."""
 
     terminal = False
 
@@ -196,10 +196,7 @@ def run(tool: str, words: list[str], typed: str, *, terminal: bool) -> tuple[int
     """(exit code, stdout, stderr) of a tool that runs in this process."""
     module, _, function = SCRIPTS[tool].partition(":")
     with ExitStack() as stack:
-        # A terminal is no regular file, for which there is a bar of progress.
-        files = tempfile.TemporaryFile(), *(io.BytesIO() if terminal else tempfile.TemporaryFile() for _ in range(2))
-        in_, out, err = (stack.enter_context(_Stream(each, "utf-8")) for each in files)
-        in_.terminal = out.terminal = err.terminal = terminal
+        in_, out, err = (stack.enter_context(_stream(terminal)) for _ in range(3))
         in_.write(typed)
         in_.seek(0)
         for console in (screen.out, screen.err, screen._pipe_console):
@@ -217,10 +214,17 @@ def run(tool: str, words: list[str], typed: str, *, terminal: bool) -> tuple[int
         return left.value.code, _content(out), _content(err)
 
 
+def _stream(terminal: bool) -> _Stream:
+    """A terminal is no regular file, for which there is a bar of progress."""
+    # The caller closes it.
+    stream = _Stream(io.BytesIO() if terminal else tempfile.TemporaryFile(), "utf-8")  # noqa: SIM115
+    stream.terminal = terminal
+    return stream
+
+
 def _content(stream: _Stream) -> str:
-    stream.flush()
-    stream.buffer.seek(0)
-    return stream.buffer.read().decode()
+    stream.seek(0)
+    return stream.read()
 
 
 def _written(head: list[str], steps: list[Step]) -> str:

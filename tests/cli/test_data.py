@@ -238,8 +238,8 @@ def test_a_topic_is_copied_whole_and_compared(run: Run, tool: Tool, topic: str) 
     assert (twice.code, "already has 50 records; use --append to add to them" in twice.err) == (1, True)
     assert run("topics", "copy", topic, copied, "--append", "--from", "0:20,1:24").code == 0
     differs = run("topics", "diff", topic, copied)
-    assert (differs.code, "6 more records on one side" not in differs.out) == (1, True)
-    assert "more records on one side" in differs.out
+    assert differs.code == 1
+    assert "the second topic has " in differs.out
 
 
 def test_a_topic_is_copied_to_another_cluster(run: Run, topic: str) -> None:

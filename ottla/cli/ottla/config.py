@@ -10,7 +10,7 @@ import click
 from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
 from ottla.kernel.error import OttlaError
-from ottla.operations.configs import alter, check_there, own
+from ottla.operations.configs import alter, check_known, check_there, own
 from ottla.operations.nearest import nearest
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def show(
     with admin(bootstrap, client) as ask:
         check_there(ask, resource)
         entries = ask.describe_config(resource, settings or None)
+        check_known(ask, resource, [setting for setting in settings if setting not in entries])
     shown = [entry for entry in entries.values() if everything or settings or not entry.is_default]
     if as_json:
         screen.document(

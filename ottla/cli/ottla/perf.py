@@ -149,7 +149,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
             consumer.seek_to_beginning(partitions)
         first: float | None = None
         while read < wanted:
-            records = consumer.poll(_POLL_S, max_records=5_000)
+            records = consumer.poll(_POLL_S, max_records=min(5_000, wanted - read))
             if records and first is None:
                 first = time.monotonic()
             read += len(records)

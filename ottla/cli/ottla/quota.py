@@ -61,7 +61,7 @@ def _shown(quota: str, value: float) -> str:
         return repr(value)
     if quota.endswith("byte_rate"):
         return f"{screen.size(int(value))}/s"
-    return f"{value:,.0f} %" if quota == "request_percentage" else f"{value:,.0f}/s"
+    return f"{value:,.10g}" + (" %" if quota == "request_percentage" else "/s")
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:

@@ -94,14 +94,18 @@ def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as
     for number, topic in enumerate(details):
         if number:
             screen.out().print()
-        _print_description(topic)
+        # A pipe gets no headings.
+        _print_description(topic, named=len(details) > 1 and not screen.on_terminal())
 
 
-def _print_description(topic: TopicDetails) -> None:
+def _print_description(topic: TopicDetails, *, named: bool) -> None:
+    """Print the partitions and settings of a topic; `named` puts its name before each row."""
     from ottla.cli import screen
 
+    own = [screen.Column("topic", "name")] * named
     screen.heading(topic.topic, f"id {topic.id}")
     columns = [
+        *own,
         screen.Column("partition", numeric=True),
         screen.Column("leader", numeric=True),
         screen.Column("replicas"),
@@ -110,10 +114,11 @@ def _print_description(topic: TopicDetails) -> None:
         screen.Column("end", numeric=True),
         screen.Column("records", numeric=True),
     ]
-    screen.table(columns, map(_partition_row, topic.partitions))
+    screen.table(columns, ([topic.topic] * named + _partition_row(row) for row in topic.partitions))
     if topic.configs:
         screen.heading("\nsettings of this topic")
-        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(topic.configs.items()))
+        columns = [*own, screen.Column("setting", "name"), screen.Column("value")]
+        screen.table(columns, ([topic.topic] * named + [*pair] for pair in sorted(topic.configs.items())))
 
 
 def _partition_row(row: PartitionPlace) -> list[object]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.amount import duration, instant, size
+from ottla.cli.amount import counted, duration, instant, size
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
 from ottla.cli.ottla.consume import bounds, reading, wants
 from ottla.operations.topics.analysis import Analysis
@@ -61,9 +61,10 @@ def analyze(
 def _print(topic: str, statistics: dict[str, Any]) -> None:
     from ottla.cli import screen
 
-    screen.heading(topic, f"{statistics['records']:,} records read")
+    screen.heading(topic, f"{counted(statistics['records'], 'record')} read")
     first, last = statistics["first_timestamp"], statistics["last_timestamp"]
     values, keys = statistics["value_bytes"], statistics["key_bytes"]
+    keyless = counted(statistics["without_key"], "record")
     at_least = "at least " if statistics["distinct_keys_is_least"] else ""
     rows: list[tuple[str, object]] = [
         ("time", None if first is None else f"{instant(first)} to {instant(last)} ({duration(last - first)})"),
@@ -74,7 +75,7 @@ def _print(topic: str, statistics: dict[str, Any]) -> None:
         ("key size", _sizes(keys) if keys["count"] else None),
         (
             "keys",
-            f"{at_least}{statistics['distinct_keys']:,} distinct, {statistics['without_key']:,} records without a key",
+            f"{at_least}{statistics['distinct_keys']:,} distinct, {keyless} without a key",
         ),
         ("top keys", ", ".join(f"{top['key']} ({top['records']:,})" for top in statistics["top_keys"]) or None),
         ("partitions", ", ".join(f"{number}: {count:,}" for number, count in statistics["partitions"].items()) or None),

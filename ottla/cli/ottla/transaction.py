@@ -218,6 +218,8 @@ def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: b
 
     confirm(f"fence the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
     with admin(bootstrap, client) as ask:
+        # Fencing an unknown id would create it.
+        ask.describe_transactions([transactional_id]).check()
         ask.terminate_transaction(transactional_id)
     screen.report(
         as_json,

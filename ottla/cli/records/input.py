@@ -138,9 +138,12 @@ def from_json_line(shape: Shape) -> Parse:
 def _loads(line: bytes, where: str) -> Any:
     try:
         return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        why = "is JSON that is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({error})"
-        raise BadRecord(where, why) from error
+    except json.JSONDecodeError as error:
+        raise BadRecord(where, f"is not JSON ({error.msg} at character {error.pos + 1})") from error
+    except RecursionError as error:
+        raise BadRecord(where, "is JSON that is nested too deeply") from error
+    except ValueError as error:
+        raise BadRecord(where, f"is not JSON ({error})") from error
 
 
 def _content(document: dict[str, Any], name: str, where: str) -> bytes | None:

@@ -70,8 +70,8 @@ class _Parser:
         return self._tokens[self._next]
 
     def wrong(self, why: str) -> OttlaError:
-        here = self._source[self._places[self._next] :][:20] or "the end"
-        return OttlaError(f"--where {self._source}: at {here!r}: {why}")
+        here = self._source[self._places[self._next] :][:20]
+        return OttlaError(f"--where {self._source}: at {repr(here) if here else 'the end'}: {why}")
 
     def _took(self, *texts: str) -> str | None:
         kind, text = self.token

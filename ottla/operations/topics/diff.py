@@ -64,10 +64,11 @@ def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRe
 def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -> tuple[int, list[str]]:
     """Compare two sequences of records: (equal records, the first differences). Offsets may differ."""
     differing: list[str] = []
-    same = rest = 0
+    same = more = fewer = 0
     for mine, yours in zip_longest(ours, theirs):
         if mine is None or yours is None:
-            rest += 1
+            more += yours is None
+            fewer += mine is None
             continue
         parts = [name for name in ("key", "value", "timestamp") if getattr(mine, name) != getattr(yours, name)]
         if list(mine.headers) != list(yours.headers):
@@ -79,8 +80,8 @@ def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -
             differing.append(f"offset {mine.offset} | {yours.offset}: {shown}")
         else:
             differing[-1] = differing[-1].partition(" (and more")[0] + " (and more)"
-    if rest:
-        differing.append(f"{rest:,} more records on one side")
+    if more or fewer:
+        differing.append(f"the {'first' if more else 'second'} topic has {more or fewer:,} more")
     return same, differing
 
 
@@ -89,5 +90,11 @@ def _pair(part: str, mine: Any, yours: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    text = _text(value) if isinstance(value, bytes | None) else str(value)
+    if isinstance(value, tuple | list):
+        text = " ".join(f"{name}={_text(content)}" for name, content in value) or "none"
     return text if len(text) <= 30 else f"{text[:30]}..."
+
+
+def _text(content: bytes | None) -> str:
+    return "null" if content is None else content.decode(errors="backslashreplace")
