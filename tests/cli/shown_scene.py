@@ -52,7 +52,10 @@ _ID = re.compile(r"(?<![\w-])(?!(?:[A-Z]?[a-z]+)+(?![\w-]))(?=[\w-]*[a-z])(?=[\w
 _STYLED = re.compile(r"\x1b\[([\d;]*)m")
 #: A bar of progress, which a terminal shows and takes away again.
 _BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?", re.DOTALL)
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f]")
+_USAGE = re.compile(r"^usage: .*?(?=^\S+: error: )", re.DOTALL | re.MULTILINE)
+#: The options of one of Kafka's tools, which follow each of its refusals.
+_HELP = re.compile(r"^Option +Description *\n(?:[ -].*\n)+", re.MULTILINE)
+_CONTROL = re.compile(r"[^\n -~]")
 _UUID = re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}")
 
 
@@ -149,8 +152,7 @@ class Player:
             assert step.command == "node", step.line
 
     def _filled(self, text: str) -> str:
-        port = self._server.rpartition(":")[2]
-        for placeholder, value in (("{dir}", str(self._directory)), ("{server}", self._server), ("{port}", port)):
+        for placeholder, value in (("{dir}", str(self._directory)), ("{data}", self._data), ("{server}", self._server)):
             text = text.replace(placeholder, value)
         return text
 
@@ -162,11 +164,15 @@ class Player:
         ]
         typed = "".join(f"{line}\n" for line in step.typed)
         code, out, err = run(tool, words, self._filled(typed), terminal=step.command == "%")
+        if "--help" not in words:
+            err = _HELP.sub("{help}\n", err)
         lines = self._plain(out).splitlines()
         lines += [f"! {line}".rstrip() for line in self._plain(err).splitlines()]
         return [*(line.rstrip() or "." for line in lines), *([f"[{code}]"] if code else [])]
 
     def _plain(self, text: str) -> str:
+        # Python's versions break the lines of a usage in different places.
+        text = _USAGE.sub("", text)
         text = _STYLED.sub(lambda found: _style(found[1]), _BAR.sub("", text))
         for name, value in (("{dir}", str(self._directory)), ("{data}", self._data), ("{server}", self._server)):
             text = text.replace(value, name)

@@ -31,10 +31,11 @@ class State:
             consumer.poll(0.05)
 
     def batch(self, topic: str, count: int | str) -> None:
-        """Write records with keys in one batch."""
+        """Write records with keys and fixed times in one batch."""
         with Producer(self._server, linger_ms=10_000) as producer:
             for number in range(int(count)):
-                producer.send(topic, f"value {number}", f"key {number}", partition=0)
+                key, value = f"key {number}", f"value {number}"
+                producer.send(topic, value, key, partition=0, timestamp=1_000_000_000_000 + number)
 
     def leave(self, group: str) -> None:
         """Leave the group."""
