@@ -117,11 +117,12 @@ class PeerProtocol:
 
     def _poll_unattached(self, role: Unattached) -> None:
         member = self._member
-        if member.may_lead and role.election_deadline_ms is None:
-            # The log has made it a voter since.
-            role.election_deadline_ms = member.election_timeout()
-        if member.may_lead and role.election_deadline_ms is not None and member.now_ms >= role.election_deadline_ms:
-            return member.become_prospective()
+        if member.may_lead:
+            if role.election_deadline_ms is None:
+                # The log has made it a voter since.
+                role.election_deadline_ms = member.election_timeout()
+            if member.now_ms >= role.election_deadline_ms:
+                return member.become_prospective()
         return self.following.fetch_from_bootstrap()
 
     def _poll_nominee(self, role: Prospective | Candidate) -> None:

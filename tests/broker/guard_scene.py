@@ -25,13 +25,13 @@ class Asked:
         self.questions: list[str] = []
         #: The questions whose answers go to the authorizer's log.
         self.logged: set[str] = set()
+        self.unlogged: set[str] = set()
 
     def allows(self, call: Any, operation: Any, kind: Any, name: str = "kafka-cluster", *, logged: bool = True) -> bool:
         question = f"{operation.name} {kind.name}{'' if kind is AclResource.CLUSTER else f' {name}'}"
         if question not in self.questions:
             self.questions.append(question)
-        if logged:
-            self.logged.add(question)
+        (self.logged if logged else self.unlogged).add(question)
         return question not in self.denied
 
     def check(self, call: Any, operation: Any, kind: Any, name: str = "kafka-cluster") -> None:

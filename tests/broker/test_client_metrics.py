@@ -51,10 +51,13 @@ class Scene:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
-    def push(self, data: bytes, client_id: str = "billing", number: int = 7) -> None:
-        client = Client(client_id, ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
-        self.figures.take(ClientMetrics(Uuid(number.to_bytes(16, "big")), client, False, data, 1000))
+    def push(self, data: bytes, client_id: str = "billing", number: int = 7, interval_ms: int = 1000) -> None:
+        self.take(data, client_id, number, interval_ms)
         self.loop.run()
+
+    def take(self, data: bytes, client_id: str = "billing", number: int = 7, interval_ms: int = 1000) -> None:
+        client = Client(client_id, ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
+        self.figures.take(ClientMetrics(Uuid(number.to_bytes(16, "big")), client, False, data, interval_ms))
 
     def found(self) -> Samples:
         text = "\n".join(line for piece in self.figures.lines() for line in piece) + "\n"
@@ -153,6 +156,109 @@ def test_points_clients_names_and_bytes_are_bounded(scene: Scene, monkeypatch: p
     for _ in range(9):
         scene.figures.take(ClientMetrics(Uuid(bytes(16)), Client("", ("", ""), ("", 0)), False, bytes(1 << 20), 1000))
     assert scene.figures.dropped["busy"] == 1
+
+
+def _numbered(count: int) -> bytes:
+    return pushed(*(Point("p", (("n", str(each)),), each, False) for each in range(count)))
+
+
+def test_every_bound_takes_what_just_fits(scene: Scene) -> None:
+    dropped = scene.figures.dropped
+    scene.push(pushed(Point("x" * 120, (), 1, False)))
+    assert scene.values("client_" + "x" * 120) == [1] and not dropped
+    for client in range(1, 1000):
+        scene.push(b"", number=100 + client)
+    assert scene.values("ottla_client_metrics_clients") == [1000] and not dropped
+    scene.push(b"", number=99)
+    assert dropped == {"clients": 1}
+    scene.push(_numbered(500))
+    assert len(scene.values("client_p")) == 500 and dropped == {"clients": 1}
+    # 20 000 of all clients: 39 times 500 more, and a last client with 499.
+    for client in range(1, 40):
+        scene.push(_numbered(500 if client < 39 else 499), number=100 + client)
+    assert dropped == {"clients": 1}
+    scene.push(_numbered(1), number=140)
+    assert (len(scene.values("client_p")), dropped) == (20_000, {"clients": 1})
+    scene.push(_numbered(1), number=141)
+    assert (len(scene.values("client_p")), dropped) == (20_000, {"clients": 1, "points": 1})
+    # A client that has room of its own may say it again.
+    scene.push(_numbered(1), number=140)
+    assert dropped == {"clients": 1, "points": 1}
+
+
+def test_pushes_wait_up_to_their_bytes(scene: Scene) -> None:
+    for size in ((8 << 20) - 7, 7, 1, 0):
+        scene.take(bytes(size))
+    assert scene.figures.dropped["busy"] == 1
+    scene.loop.run()
+    scene.take(bytes(8 << 20))
+    assert scene.figures.dropped["busy"] == 1, "what was read waits no more"
+    assert scene.values("ottla_client_metrics_pushes_total") == [5]
+
+
+def test_a_push_that_comes_while_another_is_read_waits_for_its_end(scene: Scene) -> None:
+    scene.take(_numbered(400), number=1)
+    for _ in range(3):
+        scene.loop.soon.pop(0)()
+    scene.take(_numbered(1), number=2)
+    assert len(scene.loop.soon) == 1
+    scene.loop.run()
+    assert len(scene.values("client_p")) == 401
+
+
+@pytest.mark.parametrize(("interval_ms", "kept_ms"), [(1, 60_000), (20_000, 60_000), (20_001, 60_003)])
+def test_a_client_is_kept_for_three_intervals_and_a_minute_at_least(
+    scene: Scene, interval_ms: int, kept_ms: int
+) -> None:
+    scene.push(_numbered(1), interval_ms=interval_ms)
+    scene.now_ms += kept_ms
+    assert scene.values("ottla_client_metrics_clients") == [1]
+    scene.now_ms += 1
+    assert scene.values("ottla_client_metrics_clients") == [0]
+
+
+def test_a_silent_client_makes_room_for_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_metrics, "_CLIENTS_MAX", 1)
+    scene.push(_numbered(1), number=1)
+    scene.now_ms += 60_000
+    scene.push(_numbered(1), number=2)
+    assert scene.figures.dropped == {"clients": 1}
+    scene.now_ms += 1
+    scene.push(_numbered(1), number=2)
+    assert scene.figures.dropped == {"clients": 1}
+    [(_, where)] = [series for series in scene.found() if series[0] == "client_p"]
+    assert dict(where)["client_instance_id"] == uuid_text((2).to_bytes(16, "big"))
+
+
+def test_names_and_values_are_cut_and_what_is_too_much_is_left_out(scene: Scene) -> None:
+    many = tuple((f"a{number}", "v" * 99) for number in range(6))
+    scene.push(pushed(Point("p", many, 1, False), client_id="another", client_rack="r"), client_id="c" * 99)
+    [(_, where)] = [series for series in scene.found() if series[0] == "client_p"]
+    assert dict(where) == {
+        "client_id": "c" * 80,
+        "client_instance_id": uuid_text((7).to_bytes(16, "big")),
+        "client_software_name": "apache-kafka-java",
+        "client_software_version": "4.3.1",
+        "client_rack": "r",
+        **{f"a{number}": "v" * 80 for number in range(4)},
+    }
+
+
+def test_a_push_is_read_and_shown_in_steps(scene: Scene) -> None:
+    for points, steps in ((0, 2), (49, 2), (50, 3), (99, 3), (100, 4)):
+        before = scene.loop.steps
+        scene.push(_numbered(points))
+        assert scene.loop.steps - before == steps, points
+    pieces = list(scene.figures.lines())
+    # Two lines of help and type, and a hundred samples.
+    assert [len(each) for each in pieces] == [102, 6]
+    for number in range(5):
+        scene.push(pushed(*(Point(f"q{each}", (), 1, False) for each in range(20))), number=number)
+    pieces = list(scene.figures.lines())
+    assert [len(each) for each in pieces if not each] == [0, 0], "five clients, and twenty families"
+    scene.push(_numbered(500))
+    pieces = list(scene.figures.lines())
+    assert [len(each) for each in pieces if len(each) > 100] == [200, 200, 102]
 
 
 def test_a_push_of_many_small_fields_ends_soon_and_in_steps(scene: Scene) -> None:

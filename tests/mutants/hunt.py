@@ -3,16 +3,19 @@
 `--seed` chooses them over all lines of code, or of the folders that `--under` names; `--at FILE:FIRST-LAST` takes all
 bugs of these lines. Each is planted alone in a copy of the tree. Its tests are those that run its line, by a map that
 `--map` names and `tests/mutants/lines.py` makes: JSON, `{"lines": {file: {line: [test]}}}`, the quickest first. Where
-fewer than five run it, tests of the same file are added: what runs when a module is imported belongs to no test. What
-the quickest ones do not catch is given to all other tests of the line, as far as a bound of time allows: the quickest
-are seldom the sharpest. `--also` adds tests that are newer than the map. A survivor is read by a person: a change that
-no caller can see does not count.
+fewer than five run it, tests of the same file are added, those of lines that use the name first that the statement
+sets: what runs when a module is imported belongs to no test. A file without a line in the map has the tests of the
+files that import it. What the quickest ones do not catch is given to all other tests of the line, as far as a bound of
+time allows: the quickest are seldom the sharpest. `--also` adds tests that are newer than the map. A survivor is read
+by a person: a change that no caller can see does not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -29,6 +32,8 @@ _FEW, _NEAR = 5, 10
 _SLOW_SECONDS = 0.5
 #: The first round takes no longer.
 _QUICK_SECONDS = 8.0
+#: What pytest ends with when a test is not found.
+_USAGE_ERROR = 4
 
 Lines = dict[str, dict[str, list[str]]]
 
@@ -40,10 +45,30 @@ def tests_of(change: Change, lines: Lines) -> list[str]:
     for line in range(change.line, change.last_line + 1):
         found.update(dict.fromkeys(here.get(str(line), ())))
     if len(found) < _FEW:
+        for line in _users(change):
+            found.update(dict.fromkeys(here.get(str(line), ())))
         near = sorted((abs(int(line) - change.line), tests) for line, tests in here.items())
         for _, tests in near:
             found.update(dict.fromkeys(tests[:_NEAR]))
+    if not found:
+        module = change.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for file, there in lines.items():
+            if re.search(rf"\b{module}\b", (ROOT / file).read_text()):
+                for tests in there.values():
+                    found.update(dict.fromkeys(tests[:_NEAR]))
     return list(found)
+
+
+def _users(change: Change) -> list[int]:
+    """The lines of the file that use the name which the changed statement, one outside of functions, sets."""
+    text = (ROOT / change.file).read_text()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= change.line <= (node.end_lineno or 0):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name):
+                word = re.compile(rf"\b{target.id}\b")
+                return [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
+    return []
 
 
 def at(places: list[str]) -> list[Change]:
@@ -58,17 +83,17 @@ def at(places: list[str]) -> list[Change]:
 
 
 def rounds(tests: list[str], seconds: dict[str, float], most: int, budget: float) -> list[list[str]]:
-    """The quickest tests, and those after them as far as `budget` seconds reach; one at least."""
+    """The quickest tests, and others as far as `budget` seconds reach; one at least. A long one keeps no other out."""
     first: list[str] = []
     more: list[str] = []
     used = 0.0
     for test in tests:
-        used += seconds.get(test, 0)
-        if not first or (len(first) < most and used <= _QUICK_SECONDS):
-            first.append(test)
-        elif used <= budget:
-            more.append(test)
-    return [each for each in (first, more) if each]
+        after = used + seconds.get(test, 0)
+        if after > budget:
+            continue
+        (first if len(first) < most and after <= _QUICK_SECONDS else more).append(test)
+        used = after
+    return [each for each in (first, more) if each] or [tests[:1]][: len(tests)]
 
 
 def outcome(copy: Copy, change: Change, tests: list[str], limit: float, slow: set[str]) -> tuple[str, str]:
@@ -80,15 +105,21 @@ def outcome(copy: Copy, change: Change, tests: list[str], limit: float, slow: se
         code, _, said = pytest_in(copy.root, tests, limit)
     finally:
         write(place, right)
+    first = failed(said)
     if code == 0:
         return "survived", f"{len(tests)} tests"
-    if code is None:
-        return "unclear", "the tests did not come to their end in time"
-    first = failed(said)
-    # A test that fails without the bug, too, has caught nothing: those that take time may fail on a busy machine.
-    if code == 1 and (not first or first in slow) and pytest_in(copy.root, [first] if first else tests, limit)[0] != 0:
-        return "unclear", f"fails without it: {first}"
-    return ("caught" if code in (1, 2) else "unclear"), first or said[-200:]
+    if code == 1 and first and first not in slow:
+        return "caught", first
+    # A test that fails without the bug, too, has caught nothing: those that take time may fail on a busy machine. A
+    # module that the bug keeps from being imported, and tests that do not end with it, are caught.
+    without, _, usual = pytest_in(copy.root, [first] if code == 1 and first else tests, limit)
+    if without == 0:
+        return "caught", first or ("no end" if code is None else f"pytest ended with {code}")
+    # The map may name tests that are there no more.
+    there = [each for each in tests if each not in usual and f"{each.partition('[')[0]}\n" not in usual]
+    if without == _USAGE_ERROR and len(there) < len(tests):
+        return outcome(copy, change, there, limit, slow) if there else ("not run", "its tests are there no more")
+    return "unclear", f"fails without it: {first}" if code == 1 else f"{code}, and {without} without it"
 
 
 def main(arguments: list[str] | None = None) -> int:
