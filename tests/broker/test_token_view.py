@@ -15,7 +15,8 @@ from ottla.wire.record.security import DelegationTokenRecord
 from tests.broker.table_node import called
 
 NONE = ErrorCode.NONE
-ANN, BOB, CID = "User:ann", "User:bob", "User:cid"
+#: A name may have colons of its own.
+ANN, BOB, CID = "User:ann", "User:CN=bob:2:x", "User:cid"
 
 
 def tokens_seen(
@@ -78,12 +79,15 @@ def test_tokens_of_others_are_told_without_an_authorizer_or_by_its_rules(
 
 
 def test_a_token_is_described_field_by_field_in_the_words_of_its_version() -> None:
-    for version, requester in ((2, ("", "")), (3, ("User", "bob"))):
+    for version, requester in ((2, ("", "")), (3, ("User", BOB.partition(":")[2]))):
         first, second, *_ = tokens_seen(ANN, None, version=version).tokens
         assert (first.principal_type, first.principal_name, first.hmac) == ("User", "ann", b"owned")
         assert (first.issue_timestamp, first.expiry_timestamp, first.max_timestamp) == (1, 2, 3)
         assert (first.token_requester_principal_type, first.token_requester_principal_name) == requester
         assert [(each.principal_type, each.principal_name) for each in second.renewers] == [("User", "ann")]
+        assert (second.principal_type, second.principal_name) == ("User", BOB.partition(":")[2])
+    (_, _, _, others) = tokens_seen(ANN, None).tokens
+    assert [(each.principal_type, each.principal_name) for each in others.renewers] == [("User", BOB.partition(":")[2])]
 
 
 def test_a_client_that_did_not_sign_in_or_by_a_token_alone_is_told_of_none() -> None:

@@ -160,6 +160,9 @@ def _of_node(source: _Source, node: ast.AST) -> Iterator[Change]:
             yield source.change(node, "off by one", str(value + 1))
         case ast.Name(id=name, ctx=ast.Load()) if name in _OTHER_NAME:
             yield source.change(node, "other name", _OTHER_NAME[name])
+        # The least of two is the same in any order.
+        case ast.Call(func=ast.Name(id="min" | "max")):
+            return
         case ast.Call(args=[first, second, *_]) if not isinstance(first, ast.Starred) and not isinstance(
             second, ast.Starred
         ):

@@ -4,8 +4,8 @@
 bugs of these lines. Each is planted alone in a copy of the tree. Its tests are those that run its line, by a map that
 `--map` names and `tests/mutants/lines.py` makes: JSON, `{"lines": {file: {line: [test]}}}`, the quickest first. Where
 fewer than five run it, tests of the same file are added, those of lines that use the name first that the statement
-sets: what runs when a module is imported belongs to no test. A file without a line in the map has the tests of the
-files that import it. What the quickest ones do not catch is given to all other tests of the line, as far as a bound of
+sets, and for a line outside of functions the package's folder of tests: what runs when a module is imported belongs to
+no test. A file without a line in the map has the tests of the files that import it. What the quickest ones do not catch is given to all other tests of the line, as far as a bound of
 time allows: the quickest are seldom the sharpest. `--also` adds tests that are newer than the map. A survivor is read
 by a person: a change that no caller can see does not count.
 """
@@ -56,7 +56,17 @@ def tests_of(change: Change, lines: Lines) -> list[str]:
             if re.search(rf"\b{module}\b", (ROOT / file).read_text()):
                 for tests in there.values():
                     found.update(dict.fromkeys(tests[:_NEAR]))
+    if not _is_in_function(change):
+        folder = "/".join(["tests", *change.file.split("/")[1:2]])
+        if (ROOT / folder).is_dir():
+            found[folder] = None
     return list(found)
+
+
+def _is_in_function(change: Change) -> bool:
+    tree = ast.parse((ROOT / change.file).read_text())
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return any(node.body[0].lineno <= change.line <= (node.end_lineno or 0) for node in functions)
 
 
 def _users(change: Change) -> list[int]:
@@ -141,6 +151,9 @@ def main(arguments: list[str] | None = None) -> int:
     found = json.loads(given.map.read_text())
     lines: Lines = found["lines"]
     seconds: dict[str, float] = found.get("seconds", {})
+    for test, took in list(seconds.items()):
+        folder = "/".join(test.split("/")[:2])
+        seconds[folder] = seconds.get(folder, 0) + took
     slow = {test for test, took in seconds.items() if took > _SLOW_SECONDS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     preload()

@@ -236,7 +236,7 @@ class Lifecycle:
         self._limit_ms: int | None = None
         #: Failed directory -> when the controller must have been told of it; None once it has.
         self._offline: dict[Uuid, int | None] = {}
-        #: The failed directories in the heartbeat in flight.
+        #: The failed directories in the last heartbeat.
         self._reporting: tuple[Uuid, ...] = ()
         self._cordoned: tuple[Uuid, ...] | None = None
         self._stop_was_answered = False
@@ -302,14 +302,12 @@ class Lifecycle:
 
     def _failed(self, now_ms: int) -> None:
         self._asking = self._hurry = False
-        self._reporting = ()
         self._after(now_ms, self._settings.heartbeat_interval_ms)
 
     def _answered(self, response: heartbeat.BrokerHeartbeatResponse, now_ms: int) -> list[LifeEffect]:
         self._asking = False
         for each in self._reporting:
             self._offline[each] = None
-        self._reporting = ()
         effects: list[LifeEffect] = []
         wait_ms = self._settings.heartbeat_interval_ms
         if self.state == LifeState.STARTING:
