@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Consumer, ErrorCode, KafkaError, OttlaError, Producer, RequestTimedOut, TopicPartition
+from ottla.client import (
+    AsyncConsumer,
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    OttlaError,
+    Producer,
+    RequestTimedOut,
+    TopicPartition,
+)
 from ottla.kernel.client_error import NotReachable
 from tests.client.conftest import eventually
 
@@ -308,3 +317,26 @@ def test_the_loop_is_woken_by_polls_that_make_room_only(bootstrap: str, topic: s
             found += records
     assert [record.offset for record in found] == list(range(5_000))
     assert signals < 100, f"{signals} in 500 polls"
+
+
+@pytest.mark.parametrize("by", ["for", "poll", "poll_table"])
+def test_what_an_iteration_leaves_comes_with_the_next_poll(consumer: Consumer, one: TopicPartition, by: str) -> None:
+    """The rest of its poll was passed over, and the next commit said that it had been read."""
+    assert next(iter(consumer)).offset == 0
+    assert consumer.positions() == {one: 1}
+    if by == "for":
+        assert [next(iter(consumer)).offset for _ in range(3)] == [1, 2, 3]
+    elif by == "poll":
+        assert following(consumer) == 1
+    else:
+        assert consumer.poll_table(30)["offset"][0].as_py() == 1
+
+
+def test_what_an_asynchronous_iteration_leaves_comes_with_the_next_poll(bootstrap: str, one: TopicPartition) -> None:
+    async def run() -> None:
+        async with AsyncConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([one])
+            assert (await anext(aiter(consumer))).offset == 0
+            assert (await consumer.poll(30))[0].offset == 1
+
+    asyncio.run(run())

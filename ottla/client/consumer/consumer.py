@@ -188,7 +188,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
 
     async def _next(self, timeout_ms: int, take: Callable[[int], list[T]], records_max: int) -> list[T]:
         """Maintain the consumer and return what `take` returns, waiting up to `timeout_ms` for something."""
-        self._in_hand = []
+        self.return_in_hand()
         deadline_ms = self.polled() + timeout_ms
         while True:
             futures = await self._maintain()

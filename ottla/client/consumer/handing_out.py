@@ -3,6 +3,7 @@
 Rules:
 - A partition's error is raised when nothing was taken before it in this poll; the next poll goes on.
 - The position stays before a record that cannot be decoded until the program seeks past it.
+- Records that an iteration has polled and not yielded go back at the next poll, which returns them first.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class RecordCalls:
     _dead_letters: DeadLetters | None
     #: While dead letters are written: the offset at which this poll began, by partition.
     _held: Mapping[TopicPartition, int]
+    #: Polled records that an iteration has not yielded yet, the next one last.
+    _in_hand: list[ConsumerRecord]
 
     def waiting(self, records_max: int) -> list[bool]:
         """[True] if `take` would return something or raise, else an empty list."""
@@ -229,6 +232,18 @@ class RecordCalls:
             if not tables:
                 raise stops[0].error
         return pa.Table.from_batches(tables, schema(key, value))
+
+    def return_in_hand(self) -> None:
+        """Move positions back to the records that an iteration has left, as by `break`."""
+        left, self._in_hand = self._in_hand, []
+        starts = [
+            (partition, offset, None)
+            for partition, offset in starts_of(reversed(left)).items()
+            # Not of a partition that was taken away and has come back since.
+            if (state := self._positions.get(partition)) is not None and state.position is not None
+        ]
+        if starts:
+            self._give_back(starts)
 
     def _give_back(self, stops: Iterable[tuple[TopicPartition, int, Exception | None]]) -> None:
         """Move positions back to these offsets; a later poll raises the error, if there is one."""

@@ -162,7 +162,7 @@ class Consumer(Generic[K, V]):
         while True:
             raw: list[ConsumerRecord[K, V]] = []
             if consumer.needs_no_upkeep:
-                consumer._in_hand = []
+                consumer.return_in_hand()
                 raw = consumer.take(count)
                 if raw:
                     consumer.polled()
@@ -211,7 +211,7 @@ class Consumer(Generic[K, V]):
         while True:
             taken: list[Taken] = []
             if consumer.needs_no_upkeep:
-                consumer._in_hand = []
+                consumer.return_in_hand()
                 taken = consumer.take_bytes(count)
                 if taken:
                     consumer.polled()
