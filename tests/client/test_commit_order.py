@@ -135,6 +135,35 @@ def test_commits_are_sent_in_the_order_in_which_they_began() -> None:
     played(play)
 
 
+@pytest.mark.parametrize("first_ends", ["sent", "failed", "cancelled"])
+def test_commits_that_wait_for_their_turn_are_sent_in_order_however_the_first_ends(first_ends: str) -> None:
+    async def play(group: Coordinator) -> None:
+        found: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        group.ways = [found]
+        first, second, given_up, last = (group.begin(ONE, offset) for offset in (5, 6, 7, 8))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert group._sending.locked() and group.asked.empty()
+        given_up.cancel()
+        if first_ends == "sent":
+            found.set_result(None)
+        elif first_ends == "failed":
+            found.set_exception(NotReachable("the coordinator is gone"))
+        else:
+            first.cancel()
+        sent = [await group.next() for _ in range(3 if first_ends == "sent" else 2)]
+        assert [offset for offset, _ in sent] == ([5, 6, 8] if first_ends == "sent" else [6, 8])
+        for _, answer in sent:
+            answer(ErrorCode.NONE)
+        await asyncio.gather(second, last)
+        outcome = (await asyncio.gather(first, return_exceptions=True))[0]
+        kinds = {"sent": type(None), "failed": OttlaError, "cancelled": asyncio.CancelledError}
+        assert isinstance(outcome, kinds[first_ends]) and given_up.cancelled()
+        assert not group._sending.locked() and group.asked.empty()
+
+    played(play)
+
+
 def test_a_commit_that_did_not_reach_the_coordinator_does_not_follow_a_later_one() -> None:
     async def play(group: Coordinator) -> None:
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
