@@ -10,9 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.node_metric import NodeMeter
-from ottla.kernel.client_error import ConnectionLost, RequestTimedOut
+from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimedOut
+from ottla.settings.client.client import ClientSettings
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.compile import encode
 
@@ -212,3 +214,16 @@ def test_a_loss_after_the_first_answer_hints_at_authentication() -> None:
         )
 
     run(scene)
+
+
+@pytest.mark.parametrize("address", [("a..b", 9092), ("x" * 64, 9092), ("127.0.0.1", 99_999)])
+def test_an_address_that_cannot_be_is_one_that_is_not_reached(address: tuple[str, int]) -> None:
+    """A broker may advertise it. The error of the name's encoding ended heartbeats, and the other brokers were left."""
+
+    async def run() -> None:
+        cluster = Cluster(ClientSettings.read("127.0.0.1:1", {}))
+        with pytest.raises(NotReachable, match="cannot be reached"):
+            await cluster.address(address)
+        await cluster.close()
+
+    asyncio.run(run())

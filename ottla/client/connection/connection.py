@@ -117,8 +117,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             connection.close("TLS failed")
             raise failed_tls(host, port, error) from error
-        except OSError as error:
-            why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
+        except (OSError, UnicodeError, OverflowError) as error:
+            # The last two: a name or a port that no machine can have, as advertised by a broker.
+            why = "no such host" if isinstance(error, socket.gaierror | UnicodeError) else _reason(error)
             if security.context is not None and isinstance(error, ConnectionResetError | BrokenPipeError):
                 why = f"{why} in the TLS handshake: check security.protocol"
             raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
