@@ -316,9 +316,18 @@ def test_bad_joins_get_kafkas_errors() -> None:
     assert host.call(request, 9).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     ghost = Classic(host, member_id="ghost")
     assert host.call(ghost.join_request(), 9).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert host.group() is None
+
+
+def test_a_group_whose_first_member_is_refused_for_its_protocol_is_there_and_empty() -> None:
+    host = Host()
     bare = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer")
     assert host.call(bare, 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert host.group() is None
+    request = Classic(host, group_id="h").join_request()
+    request.protocol_type = ""
+    assert host.call(request, 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    host.restart()
+    assert [host.group(name).state for name in "gh"] == [ClassicState.EMPTY] * 2
 
 
 def test_a_ghost_cannot_join_an_empty_group_under_an_old_id() -> None:

@@ -1,5 +1,7 @@
 """What members of consumer groups subscribe to: topics that come, grow and go, and regular expressions."""
 
+from typing import Any
+
 import pytest
 
 from ottla.group.selection import Selected
@@ -27,6 +29,21 @@ def test_a_topic_that_is_made_after_its_subscribers_reaches_them() -> None:
     host.change_topics(created=["later"])
     rounds([member])
     assert member.partitions("later") == [0, 1]
+
+
+@pytest.mark.parametrize("written", [{"topics": ["later", "none"]}, {"topics": None, "regex": "later"}])
+def test_subscriptions_that_are_written_differently_are_dealt_in_turn(written: dict[str, Any]) -> None:
+    """To the same topic. Those that are written the same are dealt in runs. Both as in Apache Kafka."""
+    for other, expected in ({"topics": ["later"]}, [[0, 1], [2, 3]]), (written, [[0, 2], [1, 3]]):
+        host = Host()
+        first, second = Consumer(host, "a", topics=["later"]), Consumer(host, "b", **other)
+        first.join()
+        second.join()
+        host.topics.create("later", 4)
+        host.change_topics(created=["later"])
+        host.pass_ms(10_001)
+        rounds([second, first])
+        assert [first.partitions("later"), second.partitions("later")] == expected
 
 
 def test_a_deleted_topic_is_taken_away() -> None:

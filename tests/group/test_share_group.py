@@ -424,3 +424,14 @@ def test_the_assignor_keeps_what_can_stay() -> None:
         kept = set(first[member_id][ORDERS]) & set(second[member_id].get(ORDERS, ()))
         assert len(kept) == len(second[member_id].get(ORDERS, ()))
     assert sorted(index for target in second.values() for index in target.get(ORDERS, ())) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("more", "shared"), [([], 1), (["none"], 2)])
+def test_topics_are_dealt_one_by_one_where_a_name_differs_even_of_no_topic(more: list[str], shared: int) -> None:
+    host = Host(topics=Topics({"orders": 1, "clicks": 1}))
+    one, two = Sharer(host, "one", ["orders", "clicks"]), Sharer(host, "two", ["orders", "clicks", *more])
+    for _ in range(3):
+        one.beat()
+        two.beat()
+        host.pass_ms(6_000)
+    assert owners(one, two) == {(ORDERS, 0): shared, (CLICKS, 0): shared}

@@ -69,8 +69,6 @@ def join_group(context: CommandContext, call: Called) -> None:
     if not isinstance(group, ClassicGroup):
         if request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not request.protocol_type or not request.protocols:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group is not None:
             # A classic group replaces a consumer or streams group without members; its offsets stay.
             context.extend(group_tombstones(group))
@@ -80,6 +78,10 @@ def join_group(context: CommandContext, call: Called) -> None:
         context.shard.groups[request.group_id] = group
         # Write the group before its first member joins, so that it exists after a restart.
         context.append(empty_classic_group_entry(group))
+        if not group.supports(request.protocol_type, protocols_of(request)):
+            # As in Apache Kafka, the group stays although its first member is refused.
+            context.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
     _join(context, call, group)
 
 

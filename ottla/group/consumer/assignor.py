@@ -33,6 +33,8 @@ class Subscriber:
     #: Its present target.
     target: Target = field(default_factory=dict)
     instance_id: str | None = None
+    #: Its subscription as it is written: the names, also of topics that do not exist, and the regular expression.
+    subscription: tuple[tuple[str, ...], str | None] = ((), None)
 
 
 #: By member id. The order breaks ties.
@@ -73,9 +75,9 @@ def assign_range(members: Subscribers, counts: Counts) -> dict[str, Target]:
 
 
 def assign_uniform(members: Subscribers, counts: Counts) -> dict[str, Target]:
-    """Assign evenly, with few moves."""
-    subscriptions = [frozenset(member.topics) for member in members.values()]
-    if all(topics == subscriptions[0] for topics in subscriptions):
+    """Assign evenly, with few moves. As in Apache Kafka, subscriptions are equal only if they are written the same."""
+    subscriptions = {(frozenset(member.topics), member.subscription) for member in members.values()}
+    if len(subscriptions) <= 1:
         return _assign_equal_subscriptions(members, counts)
     return _Balance(members, counts).assignment()
 

@@ -44,7 +44,9 @@ def update_target(
                 topic_ids.append(topic_id)
                 counts[topic_id] = topics.partition_count(name)
         before = group.target_of(member_id, other.instance_id) if other is member else group.target_of(member_id)
-        subscribers[member_id] = Subscriber(tuple(topic_ids), before, other.instance_id)
+        subscribers[member_id] = Subscriber(
+            tuple(topic_ids), before, other.instance_id, (other.topics, other.regex or None)
+        )
     assign = ASSIGNORS[preferred_assignor(members.values(), context.settings)]
     targets = assign(subscribers, counts)
     for member_id, target in targets.items():

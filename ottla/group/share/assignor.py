@@ -5,7 +5,8 @@ Rules:
 - Every member gets the same number of partitions, give or take one; if there are fewer partitions than members, each is
   shared.
 - As little as possible moves: a member keeps its partitions up to its share.
-- If all subscriptions are equal, all topics are assigned together, otherwise topic by topic.
+- If all subscriptions are equal, all topics are assigned together, otherwise topic by topic. As in Apache Kafka, topics
+  that do not exist count.
 """
 
 from collections import deque
@@ -20,11 +21,18 @@ _Tp = tuple[Uuid, int]
 
 
 def assign_simple(
-    subscriptions: Mapping[str, Sequence[Uuid]], present: Mapping[str, Target], partitions: Mapping[Uuid, Sequence[int]]
+    subscriptions: Mapping[str, Sequence[Uuid]],
+    present: Mapping[str, Target],
+    partitions: Mapping[Uuid, Sequence[int]],
+    *,
+    same_names: bool = True,
 ) -> dict[str, Target]:
-    """Member id -> target, from the subscriptions, the present targets, and the assignable partitions."""
+    """Member id -> target, from the subscriptions, the present targets, and the assignable partitions.
+
+    `same_names`: do the members name the same topics, counting those that do not exist?
+    """
     given: dict[str, dict[Uuid, list[int]]] = {member_id: {} for member_id in subscriptions}
-    alike = len({frozenset(topics) for topics in subscriptions.values()}) == 1
+    alike = same_names and len({frozenset(topics) for topics in subscriptions.values()}) == 1
     every = dict.fromkeys(topic_id for topics in subscriptions.values() for topic_id in topics)
     for together in [list(every)] if alike else [[topic_id] for topic_id in every]:
         members = [member_id for member_id, topics in subscriptions.items() if set(together) & set(topics)]

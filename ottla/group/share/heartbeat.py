@@ -201,15 +201,17 @@ def _update_target(context: CommandContext, group: ShareGroup, member: ShareMemb
     if group.assignment_epoch >= epoch or not _may_compute(context, group):
         return group.assignment_epoch, group.targets.get(member.member_id, {})
     topics = context.shard.topics
+    members = group.members_with(member)
     subscriptions: dict[str, Sequence[Uuid]] = {
-        member_id: sorted(topic_ids(each.topics, topics)) for member_id, each in group.members_with(member).items()
+        member_id: sorted(topic_ids(each.topics, topics)) for member_id, each in members.items()
     }
     partitions: dict[Uuid, Sequence[int]] = {}
     for topic_id, held in group.initialized.items():
         name = topics.topic_name(topic_id)
         if name is not None:
             partitions[topic_id] = [index for index in sorted(held.partitions) if index < topics.partition_count(name)]
-    targets = assign_simple(subscriptions, group.targets, partitions)
+    same_names = len({frozenset(each.topics) for each in members.values()}) == 1
+    targets = assign_simple(subscriptions, group.targets, partitions, same_names=same_names)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
             context.append(share_target_entry(group.group_id, member_id, target))
