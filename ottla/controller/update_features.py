@@ -11,6 +11,7 @@ from ottla.metadata.feature import (
     CONTROLLER_REGISTRATIONS_FROM,
     KRAFT_VERSION,
     METADATA_VERSIONS,
+    SUPPORTED,
     missing_for,
     supported,
 )
@@ -154,6 +155,8 @@ def _update(
         return []
     if name == METADATA_VERSION:
         _check_metadata_version(current, new, unsafe=upgrade_type == _UNSAFE_DOWNGRADE)
+    elif name not in SUPPORTED:
+        raise _invalid(name, new, f"Feature {name} not found.")
     else:
         missing = missing_for(name, new, proposed[METADATA_VERSION])
         if missing:

@@ -281,6 +281,22 @@ def test_the_lag_of_a_share_group_leaves_out_what_is_done(
     assert lag_of(start, count, high, known=False) == (NONE, -1, 0, -1, None), "an unknown topic has no state"
 
 
+def test_a_share_partition_that_is_named_twice_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.share_offset.check_enabled", lambda *_: None)
+    persister = Mock()
+    persister.summary = lambda key, then: then(Mock(start_offset=UNSET_OFFSET, leader_epoch=3))
+    call = called(persister=persister, image=Mock(topics={"t": Mock(topic_id=ID)}), topic_name=lambda topic_id: "t")
+    named = [("t", [1, 0]), ("u", [0, 0]), ("t", [0, 2]), ("u", [])]
+    topics = [share.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=each) for name, each in named]
+    asked = share.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=topics)
+    reply = done(describe_share_group_offsets(call, share.DescribeShareGroupOffsetsRequest(groups=[asked])), call)
+    assert [(each.topic_name, [one.partition_index for one in each.partitions]) for each in reply.groups[0].topics] == [
+        ("u", [0, 0]),
+        ("u", []),
+        ("t", [1, 0, 2]),
+    ]
+
+
 # ---- log directories
 
 

@@ -177,6 +177,18 @@ def test_a_brokers_batch_is_answered_entry_by_entry() -> None:
     assert _value(add_partitions(node.call(4), add.AddPartitionsToTxnRequest())).results_by_transaction == []
 
 
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_a_brokers_topics_that_are_added_are_answered_as_they_are_named(verify_only: bool) -> None:
+    node = _Node()
+    topics = [*_topics(t=[0, 0], u=[]), *_topics(t=[1])]
+    entry = add.AddPartitionsToTxnTransaction(transactional_id="x", verify_only=verify_only, topics=topics)
+    answer = _value(add_partitions(node.call(5), add.AddPartitionsToTxnRequest(transactions=[entry])))
+    (result,) = answer.results_by_transaction
+    said = [(each.name, [one.partition_index for one in each.results_by_partition]) for each in result.topic_results]
+    assert said == ([("t", [0, 1])] if verify_only else [("t", [0, 0]), ("u", []), ("t", [1])])
+    assert node.told[-1][4] == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
 # ---- offsets
 
 

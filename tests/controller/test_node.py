@@ -411,6 +411,9 @@ def test_a_feature_goes_down_and_up() -> None:
     ("feature", "level", "upgrade_type", "message"),
     [
         ("speed.version", 1, 1, "Local controller 1 does not support this feature."),
+        # A level of 0 is that of a feature that is not there.
+        ("speed.version", 0, 1, "Feature speed.version not found."),
+        ("speed.version", 0, 2, "Feature speed.version not found."),
         ("group.version", 9, 1, "Local controller 1 only supports versions 0-1"),
         ("group.version", -1, 2, "A feature version cannot be less than 0."),
         ("group.version", 1, 0, "The controller does not support the given upgrade type."),

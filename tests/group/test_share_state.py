@@ -150,7 +150,21 @@ def test_offsets_are_not_deleted_while_the_group_has_members() -> None:
     assert host.share_states == before and len(before) == 4
 
 
-def test_setting_offsets_of_nothing_that_there_is_writes_nothing_and_is_answered_at_once() -> None:
+def test_setting_offsets_of_unknown_topics_writes_nothing_and_is_answered_at_once() -> None:
+    host = Host()
+    host.share_waits = True
+    (answer,) = host.call(_altered(("none", (0,)), ("nothing", ())), 0).responses
+    assert (answer.topic_name, answer.topic_id) == ("none", NO_UUID)
+    assert (host.log, host.group(), host.share_calls) == ([], None, [])
+
+
+def test_setting_offsets_of_a_topic_without_partitions_makes_the_group() -> None:
+    host = Host()
+    host.call(_altered(("orders", ())), 0)
+    assert (host.group().epoch, host.group().initializing, host.share_calls) == (1, {}, [])
+
+
+def test_setting_offsets_of_partitions_that_are_not_there_makes_the_group_and_is_answered_at_once() -> None:
     host = Host()
     host.share_waits = True
     answer = host.call(_altered(("none", (0,)), ("orders", (9, -1)), ("nothing", ())), 0)
@@ -162,7 +176,9 @@ def test_setting_offsets_of_nothing_that_there_is_writes_nothing_and_is_answered
     assert said == [("none", NO_UUID, [(0, unknown)]), ("orders", ORDERS, [(9, unknown), (-1, unknown)])]
     words = {one.error_message for topic in answer.responses for one in topic.partitions}
     assert words == {"This server does not host this topic-partition."}
-    assert (host.log, host.group(), host.share_calls) == ([], None, [])
+    assert (host.group().epoch, host.group().initializing, host.share_calls) == (1, {}, [])
+    host.call(_altered(("orders", ())), 0)
+    assert len(host.log) == 1, "the group is there already"
 
 
 def test_an_error_of_one_partition_does_not_replace_that_of_another() -> None:

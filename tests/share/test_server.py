@@ -308,6 +308,11 @@ def test_the_first_answer_of_a_session_names_what_has_no_records_too(
         assert sorted(part.partition_index for part in named) == [0, 1]
         assert not any(part.acquired_records or part.error_code for part in named)
         assert one.fetch(wait_ms=10).responses == []
+        # Who wants nothing is told of nothing, as in Apache Kafka.
+        one.session_epoch = 0
+        assert one.fetch(wait_ms=10, max_records=0).responses == []
+        one.session_epoch = 0
+        assert one.fetch(wait_ms=10, max_bytes=0).responses == []
 
 
 def test_a_group_begins_at_the_end_unless_it_is_told_otherwise(node: ottla.Node, client: WireClient) -> None:

@@ -211,10 +211,10 @@ class ParkedShareFetch:
     def begin(self, later: Later) -> None:
         """Answer now if there are records, or if there is no time to wait."""
         wants = self._request.max_records > 0 and self._bytes_max > 0
-        if not self._session.partitions or not (wants or self._names_all):
+        if not self._session.partitions or not wants:
             self._answer_parts.fetched([])
             return
-        results = self._attempt(final=self._request.max_wait_ms <= 0 or not wants)
+        results = self._attempt(final=self._request.max_wait_ms <= 0)
         if results is not None:
             self._answer_parts.fetched(results)
             return

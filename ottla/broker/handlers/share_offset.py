@@ -3,6 +3,7 @@
 Rules:
 - The offsets come from the share coordinators. A partition without state, or of an unknown topic, has offset -1, which
   is no error.
+- A topic or partition that is named twice is answered once, except an unknown topic.
 - Without topics in the request the response has every partition whose state the group has initialized.
 - The lag is the number of records from the start offset to the log end, less those already completed in between.
 """
@@ -95,14 +96,14 @@ class _Described:
         node = self._call.node
         if self._asked.topics is not None:
             topics = node.image.topics
-            return [
-                (
-                    topic.topic_name,
-                    topics[topic.topic_name].topic_id if topic.topic_name in topics else NO_UUID,
-                    topic.partitions,
-                )
-                for topic in self._asked.topics
-            ]
+            known: dict[str, dict[int, None]] = {}
+            unknown: list[tuple[str, Uuid, Sequence[int]]] = []
+            for topic in self._asked.topics:
+                if topic.topic_name in topics:
+                    known.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+                else:
+                    unknown.append((topic.topic_name, NO_UUID, topic.partitions))
+            return unknown + [(name, topics[name].topic_id, list(indexes)) for name, indexes in known.items()]
         group = node.groups.driver_of(self._asked.group_id).machine.shard.groups.get(self._asked.group_id)
         if not isinstance(group, ShareGroup):
             return []

@@ -130,7 +130,8 @@ def _add_or_verify(
     if not asked.verify_only:
 
         def joined(code: ErrorCode) -> None:
-            on_result(_results(topics, lambda _: code))
+            # As asked: also a topic named twice, or without partitions.
+            on_result(_results(asked.topics, lambda _: code))
 
         # Brokers add partitions only for producers with transaction version 2.
         return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)

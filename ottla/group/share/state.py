@@ -163,6 +163,9 @@ def alter_share_offsets(context: CommandContext, call: Called) -> None:
             offsets[answer.topic_id] = found
             asked[answer.topic_id] = NamedPartitions(topic.topic_name, frozenset(found))
     if not asked:
+        if known is None and any(answer.topic_id != NO_UUID for answer in response.responses):
+            # As in Apache Kafka, a topic that exists makes the group, whatever is said of its partitions.
+            _write_state_partitions(context, group)
         context.answer(call.ticket, response)
         return
     _note_requested(context, request.group_id, asked)
