@@ -1,6 +1,5 @@
 """Histories drawn by a seed, and those in which a difference was once found: Apache Kafka and we answer the same."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,12 @@ def same(reference: Server, subject: Server, steps: list[Step]) -> None:
     assert not walk.failures, f"Apache failed, so the rest of the history was not compared: {walk.failures}"
     if found is None:
         return
-    short: Sequence[object]
+    short, how = steps[: found.step + 1], "not in each run, and not by Apache's chance"
     if again(steps, found, walk.run):
-        short, found = shrink(steps, found, walk.run)
-    elif is_chance(steps, found, Walk(reference, reference).run):
+        (short, found), how = shrink(steps, found, walk.run), "each time"
+    if is_chance(short, found, Walk(reference, reference).run):
         return
-    else:
-        short = [f"not in each run, and not by Apache's chance; the whole history has {len(steps)} steps"]
-    said = "\n".join(map(str, short))
+    said = "\n".join([how, *map(str, short)])
     assert not found.fields, f"{said}\n{found.what}: (where, Apache, we) {found.fields}"
 
 

@@ -58,18 +58,19 @@ def wander(walk: Walk, said: argparse.Namespace) -> int:
         ran[name] += 1
         if found is None:
             continue
-        if not again(steps, found, walk.run):
-            chance = is_chance(steps, found, Walk(walk.reference, walk.reference).run)
-            how = (
-                "not each time, as Apache beside itself" if chance else "not each time, and Apache beside itself never"
-            )
+        lasting, short = again(steps, found, walk.run), steps[: found.step + 1]
+        if lasting and kinds[found.kind]:
+            kinds[found.kind] += 1
+            continue
+        if lasting and not said.no_shrink:
+            short, found = shrink(steps, found, walk.run)
+        chance = is_chance(short, found, Walk(walk.reference, walk.reference).run)
+        if chance or not lasting:
+            how = "as Apache beside itself" if chance else "not each time, and Apache beside itself never"
             print(f"== {name} {number}: {how}: {found.kind} {found.fields[0]}", flush=True)
             ran["by Apache's chance" if chance else "not each time"] += 1
             continue
         kinds[found.kind] += 1
-        if kinds[found.kind] > 1:
-            continue
-        short, found = (steps[: found.step + 1], found) if said.no_shrink else shrink(steps, found, walk.run)
         print(show(f"{name} {number}", short, found), flush=True)
         if said.keep:
             (said.keep / f"{name}-{number}.json").write_text(dump(short))

@@ -2,7 +2,8 @@
 
 In a step's values:
     "~name"                                   a name that only this run of the history has
-    {"$": "p.id", "plus": 1, "or": -1}        what a reply left under `p.id`, moved, or this while there is nothing
+    {"$": "p.id", "plus": 1, "or": -1}        what a reply left under `p.id`, moved, or this while there is nothing;
+                                              with "least", no less than that
     {"$bytes": "00ff"}                        bytes
     {"$batch": {"count": 2, ...}}             a record batch (`batch` says what it takes)
     {"$subscription": ["~t"]}                 what a consumer of these topics says when it joins a classic group
@@ -70,7 +71,8 @@ def expand(value: Any, known: dict[str, Any], prefix: str) -> Any:
         found = known.get(value["$"])
         if found is None:
             found = expand(value["or"], known, prefix)
-        return found + value["plus"] if "plus" in value and isinstance(found, int) else found
+        moved = found + value["plus"] if "plus" in value and isinstance(found, int) else found
+        return max(moved, value["least"]) if "least" in value else moved
     if "$bytes" in value:
         return bytes.fromhex(value["$bytes"])
     if "$batch" in value:

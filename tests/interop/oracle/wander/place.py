@@ -171,7 +171,7 @@ class Place:
                 return self._uuids.setdefault(value, f"<{len(self._uuids) + 1}>")
             return self._text(value)
         if isinstance(value, (memoryview, bytes, bytearray)):
-            return bytes(value).hex()
+            return bytes(value).replace(self.prefix.encode(), b"~").hex()
         return value
 
     def _symbol(self, kind: str, value: Any) -> str:

@@ -108,7 +108,8 @@ def put(draw: Draw, lowest: int, highest: int) -> None:
         "count": count,
         "producer_id": said["producer_id"],
         "producer_epoch": said["producer_epoch"],
-        "base_sequence": draw.mostly(ref(at, 0, moved), 0, odds=0.95),
+        # Apache remembers a refused sequence below 0 as the first that the partition saw, and then refuses 0.
+        "base_sequence": draw.mostly({**ref(at, 0, moved), "least": 0}, 0, odds=0.95),
         "transactional": draw.mostly(True, False, odds=0.95),
     }
     asked = {**draw.of(topic), "partition_data": [{"index": partition, "records": {"$batch": made}}]}

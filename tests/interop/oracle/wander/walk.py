@@ -96,11 +96,16 @@ class Walk:
             place = Place(server, "wake")
             for key_type in (0, 1):
                 _until(place, partial(_has_coordinator, place, key_type), 30.0)
+            # The first id is 0, which is also what an error has: no history gets it.
+            place.ask(message("InitProducerId", transactional_id=None, transaction_timeout_ms=60_000), 4)
             place.close()
 
     def run(self, history: list[Step]) -> Difference | None:
-        prefix = f"w{os.getpid():07}-{next(_run):05}-"
-        self._places = [Place(self.reference, prefix), Place(self.subject, prefix)]
+        number = next(_run)
+        # Beside itself a server has other names on each side: the order of Apache's maps follows from the names.
+        sides = "ab" if self.reference is self.subject else "aa"
+        names = [f"w{os.getpid():07}-{number:05}{side}-" for side in sides]
+        self._places = [Place(self.reference, names[0]), Place(self.subject, names[1])]
         self._open: list[tuple[int, Step, int]] = []
         try:
             for number, step in enumerate(history):
@@ -179,18 +184,15 @@ class Walk:
     def _answered(self, step: Step, on: int, patience_s: float = GRACE_S) -> bool:
         """Has either side answered? If one has, the other gets its time."""
         left, right = (place.line(on) for place in self._places)
-        if step.api in _MAY_WAIT and self._group_of(step):
+        group = step.values.get("group_id")
+        if step.api in _MAY_WAIT and isinstance(group, str) and group:
             for place in self._places:
-                _see(place, self._group_of(step))
+                _see(place, expand(group, {}, place.prefix))
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             if left.ready(0.002) or right.ready(0.002):
                 return left.ready(_OTHER_S) | right.ready(_OTHER_S)
         return False
-
-    def _group_of(self, step: Step) -> str:
-        group = step.values.get("group_id")
-        return expand(group, {}, self._places[0].prefix) if isinstance(group, str) else ""
 
     def _look(self) -> Difference | None:
         """Compare the answers to what was left open, if there are any now."""
