@@ -75,7 +75,7 @@ def _said(effect: LifeEffect) -> str:
             words.append(f"cordoned{''.join(_NAMES[each] for each in effect.cordoned)}")
         return "+".join(words)
     named = {CaughtUp(): "caught-up", Unfenced(): "unfenced"}
-    return named.get(effect) or "end"  # type: ignore[call-overload, no-any-return]
+    return named.get(effect) or "end"
 
 
 _START = """

@@ -17,7 +17,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
 from ottla.sim.machine import Machine
-from ottla.wire.api import create_topics, describe_log_dirs, incremental_alter_configs
+from ottla.wire.api import create_topics, incremental_alter_configs
 from ottla.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -349,63 +349,6 @@ def test_a_topic_that_is_deleted_while_it_moves_to_a_broken_disk_fails_no_other(
     assert f"cannot remove {to}/t-1" in caplog.text
     scene.node.store.remove_deleted(scene.machine.clock.now_ms())
     assert not [name for name in scene.machine.disk.list(to) if name.endswith("-future")]
-
-
-def test_a_cordoned_directory_gets_nothing_new() -> None:
-    scene = Scene()
-    change = incremental_alter_configs.AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="/b")
-    resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
-    assert scene.ask(request, 1).responses[0].error_code == 0
-    scene.create()
-    assert {scene.lies_in(index) for index in range(4)} == {"/a"}
-    assert scene.move(1, "/b") == "INVALID_REPLICA_ASSIGNMENT"
-    answer = scene.ask(describe_log_dirs.DescribeLogDirsRequest(topics=None), 5)
-    assert {each.log_dir: each.is_cordoned for each in answer.results} == {"/a": False, "/b": True}
-    change.value = "*"
-    assert scene.ask(request, 1).responses[0].error_code == 0
-    scene.machine.settle()
-    with pytest.raises(KafkaError) as raised:
-        scene.machine.create_topic("nowhere")
-    assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-
-
-def _cordon(scene: Scene, operation: int) -> tuple[int, str]:
-    """(code, message)."""
-    change = incremental_alter_configs.AlterableConfig(
-        name="cordoned.log.dirs", config_operation=operation, value="/b" if operation == 0 else None
-    )
-    resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = scene.ask(request, 1).responses
-    return answer.error_code, answer.error_message or ""
-
-
-def test_a_cordon_that_is_taken_back_before_the_metadata_has_it_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The heartbeat that says it is still on its way."""
-    scene = Scene()
-    told: list[list[Any]] = []
-    monkeypatch.setattr(scene.node.life, "cordoned", told.append)
-    for operation in (0, 1):
-        assert _cordon(scene, operation) == (ErrorCode.NONE, "")
-        scene.machine.settle()
-    assert told == [[scene.node.log_dirs._id_of("/b")], []]
-
-
-def test_a_cordoned_directory_of_the_settings_is_told_when_the_level_knows_of_it() -> None:
-    scene = Scene(release="4.2", cordoned_log_dirs="/b", controller_quorum_voters="1@localhost:9093")
-    machine, node = scene.machine, scene.node
-    machine.settle()
-    assert not node.image.brokers[1].cordoned_log_dirs
-    described = scene.ask(describe_log_dirs.DescribeLogDirsRequest(topics=None), 5)
-    assert {each.log_dir: each.is_cordoned for each in described.results} == {"/a": False, "/b": False}
-    code, why = _cordon(scene, 0)
-    assert code == ErrorCode.INVALID_CONFIG
-    assert why.endswith("requires metadata.version >= 4.3-IV0")
-    raised = FeatureUpdateKey(feature="metadata.version", max_version_level=30, upgrade_type=1)
-    machine.ask(UpdateFeaturesRequest(feature_updates=[raised]))
-    machine.settle()
-    assert node.image.brokers[1].cordoned_log_dirs == (node.log_dirs._id_of("/b"),)
 
 
 def test_a_directory_that_a_file_has_replaced_has_failed(tmp_path: Path) -> None:

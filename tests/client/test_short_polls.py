@@ -83,7 +83,7 @@ def test_a_poll_that_waits_does_not_hammer_a_leader_that_refuses(node: ottla.Nod
     with kind(node.bootstrap_servers, group_id=name, client_id=name) as consumer:
         consumer.subscribe([name])
         with node.faults.watch(api, client_id=name) as asked:
-            eventually(lambda: consumer.poll(0.1) == [] and asked.requests, 20)
+            eventually(lambda: consumer.poll(0.1) == [] and bool(asked.requests), 20)
         with (
             node.faults.watch(api, client_id=name) as asked,
             node.faults.error(api, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None, client_id=name),

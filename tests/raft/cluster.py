@@ -81,15 +81,12 @@ class Node:
     def __init__(self, node_id: int, cluster: Cluster, settings: QuorumSettings, fixed: tuple[VoterNode, ...]) -> None:
         self.node_id = node_id
         self.disk = Disk(directory_of(node_id, 0))
-        self.life = 0
-        self.disks = 0
+        self.life = self.disks = 0
         self.quorum: Quorum | None = None
         self.committed = 0
         #: What is committed here: the values, in their order.
         self.values: list[Any] = []
         self.wants_sync = False
-        #: Whether the disk has no room for a leader's control records.
-        self.is_full = False
         #: The end of the log when the sync that is under way began.
         self.syncing: int | None = None
         #: The node crashes before it carries out one more effect than this; negative: it does not.
@@ -198,7 +195,7 @@ class Node:
                 self.disk.election = effect.election
                 if effect.election.leader_id == self.node_id:
                     self._cluster.led(self)
-            case AppendControl() if self.is_full:
+            case AppendControl() if self.disk.is_full:
                 self.step(AppendFailed())
             case AppendControl():
                 self._append(effect.epoch, [parse(key_bytes(kind), value)[1] for kind, value in effect.records])

@@ -82,3 +82,5 @@ class Disk:
     synced: int = 0
     #: Snapshot -> (the values in it, who votes).
     contents: dict[SnapshotId, tuple[tuple[Any, ...], Membership]] = field(default_factory=dict)
+    #: Whether a leader's control records have no room.
+    is_full: bool = False

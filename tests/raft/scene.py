@@ -112,7 +112,7 @@ class Scene(play.Scene):
     def do_full(self, node_id: str, until: str = "") -> None:
         """From now on, or until now, the node's disk has no room."""
         (node,) = self._nodes([node_id])
-        node.is_full = not until
+        node.disk.is_full = not until
 
     def do_wipe(self, node_id: str) -> None:
         (node,) = self._nodes([node_id])

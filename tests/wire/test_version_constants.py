@@ -110,7 +110,9 @@ def _declared() -> Iterator[tuple[str, str, int]]:
                 and re.search("(^|_)(FROM|SINCE)$", target.id)
                 and target.id not in _AMOUNTS
             ):
-                yield module, target.id, node.value.value
+                value = node.value.value
+                assert isinstance(value, int)
+                yield module, target.id, value
 
 
 def test_each_constant_has_the_version_of_the_table() -> None:

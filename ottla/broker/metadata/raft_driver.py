@@ -224,7 +224,7 @@ class RaftDriver:
             try:
                 self.step(event)
             except KafkaError as error:
-                # Whoever asked for the change has its answer.
+                # The client that asked for the change has its answer.
                 _log.error("cannot change the voters: %s", error)
             self.sync.later()
 
