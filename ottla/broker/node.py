@@ -42,6 +42,7 @@ from ottla.broker.partitions.look_ups import LookUps
 from ottla.broker.partitions.replication import Replication
 from ottla.broker.share.coordinators import ShareStates
 from ottla.broker.share.partitions import Shares
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
@@ -427,6 +428,4 @@ class BrokerNode(MetadataNode):
     def _wake(self) -> None:
         """Wake each waiting fetch once per turn of the loop, however many of its partitions have new records."""
         readable, self._readable = self._readable, []
-        waiting = dict.fromkeys(wake for replica in readable for wake in replica.waiting)
-        for wake in waiting:
-            wake()
+        call_each(dict.fromkeys(wake for replica in readable for wake in replica.waiting))

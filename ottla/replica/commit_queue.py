@@ -8,9 +8,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heapify, heappop, heappush
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import KafkaError
 
 #: Called with None when the records are committed, otherwise with the reason why they may not be.
@@ -67,17 +69,20 @@ class CommitQueue:
 
     def complete(self, high_watermark: int, error: KafkaError | None = None) -> None:
         """Call every waiter up to `high_watermark`; with `error` if the records were committed by too few replicas."""
-        heap = self._heap
-        while heap and heap[0].offset <= high_watermark:
-            self._call(heappop(heap), error)
+        call_each(_calls(self._heap, high_watermark, error))
 
     def fail(self, error: KafkaError) -> None:
         """Call every waiter with `error`: this node no longer leads the partition."""
         heap, self._heap = self._heap, []
-        while heap:
-            self._call(heappop(heap), error)
+        call_each(_calls(heap, None, error))
 
-    def _call(self, waiter: CommitWaiter, error: KafkaError | None) -> None:
+
+def _calls(
+    heap: list[CommitWaiter], high_watermark: int | None, error: KafkaError | None
+) -> Iterator[Callable[[], None]]:
+    """The calls of the waiters up to `high_watermark` (None: of all), each taken out of the queue before it."""
+    while heap and (high_watermark is None or heap[0].offset <= high_watermark):
+        waiter = heappop(heap)
         done, waiter.done = waiter.done, None
         if done is not None:
-            done(error)
+            yield partial(done, error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.named import NamedTuple
@@ -65,8 +66,7 @@ class HostedReplica:
 
     def end(self, error: KafkaError) -> None:
         """Wake all waiting fetches: the node no longer hosts the replica in this epoch. `error` is why."""
-        for wake in list(self.waiting):
-            wake()
+        call_each(list(self.waiting))
 
     def check_epoch(self, epoch: int) -> None:
         """Raise KafkaError if a client's leader epoch is not ours; -1 means that the client does not know it."""

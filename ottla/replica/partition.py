@@ -10,8 +10,10 @@ Rules:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.ports import Buffer
@@ -247,7 +249,5 @@ class Partition(HostedReplica):
         for session, watched in sessions.items():
             watched.partition = None
             session.mark(watched)
-            session.wake()
-        self.commits.fail(error)
-        self.deletions.fail(error)
-        super().end(error)
+        fail = (partial(self.commits.fail, error), partial(self.deletions.fail, error), partial(super().end, error))
+        call_each([*(session.wake for session in sessions), *fail])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -70,3 +72,13 @@ def test_after_a_failure_who_waits_is_told_and_the_next_asks_again() -> None:
     assert told == [None] and len(controllers.asked) == 2
     controllers.give(40)
     assert ids.next() == 40 and told == [None]
+
+
+def test_an_error_of_one_who_waits_keeps_no_id_from_the_others() -> None:
+    controllers, ids = supply()
+    told: list[int | None] = []
+    ids.when_available(lambda: told.append(1 // 0))
+    ids.when_available(lambda: told.append(ids.next()))
+    with pytest.raises(ZeroDivisionError):
+        controllers.give(40)
+    assert told == [40]

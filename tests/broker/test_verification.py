@@ -149,6 +149,20 @@ def test_questions_of_one_turn_are_one_request() -> None:
     assert len(node.asked) == 1
 
 
+def test_an_error_of_one_producer_keeps_no_answer_from_the_others() -> None:
+    node = _Node()
+
+    def breaks(_: Any) -> None:
+        raise ValueError("a bug")
+
+    node.verification.ask(CoordinatorQuestion("there a", 7, 3, (_T0,), False, breaks))
+    second = node.ask("there b", _T0)
+    node.turn()
+    with pytest.raises(ValueError, match="a bug"):
+        node.asked[0][2](_response(("there a", _T0, 0), ("there b", _T0, 0)))
+    assert second == [{_T0: ErrorCode.NONE}]
+
+
 def test_one_request_to_a_broker_is_in_flight_and_has_each_transactional_id_once() -> None:
     node = _Node()
     early = [node.ask("there a", _T0), node.ask("there a", _T1), node.ask("there b"), node.ask("there a", _U0)]

@@ -45,3 +45,18 @@ def test_what_is_left_at_the_end_is_told_why() -> None:
     queue.complete(100)
     assert told == [("first", error), ("second", error), ("late", error)]
     assert (len(queue), queue.first_offset) == (0, None)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_error_of_one_waiter_keeps_none_of_the_others_waiting(fails: bool) -> None:
+    queue, told = CommitQueue(), list[int]()
+
+    def breaks(error: KafkaError | None) -> None:
+        raise ValueError("a bug")
+
+    queue.add(3, breaks)
+    for offset in (2, 3, 4):
+        queue.add(offset, lambda error, offset=offset: told.append(offset))  # type: ignore[misc]
+    with pytest.raises(ValueError, match="a bug"):
+        queue.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)) if fails else queue.complete(4)
+    assert told == [2, 3, 4] and not queue

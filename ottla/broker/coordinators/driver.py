@@ -38,6 +38,7 @@ from ottla.coordinator.contract import (
     TimePassed,
     append_error,
 )
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.now import Now
 from ottla.log.log import Origin
@@ -281,8 +282,7 @@ class Driver(ABC, Generic[M]):
 
     def _fail(self) -> None:
         self.failed = True
-        self.give_up()
-        self.on_failure(self)
+        call_each([self.give_up, partial(self.on_failure, self)])
 
     def end(self) -> None:
         """End the coordinator: this node no longer leads the partition."""
@@ -293,8 +293,7 @@ class Driver(ABC, Generic[M]):
         """Stop, and answer pending requests with NOT_COORDINATOR; their clients retry."""
         self._cancel_timer()
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer(KafkaError(ErrorCode.NOT_COORDINATOR))
+        call_each(partial(answer, KafkaError(ErrorCode.NOT_COORDINATOR)) for answer in waiting.values())
 
     def _attempt(self, effect: Any, now_ms: int) -> KafkaError | None:
         try:

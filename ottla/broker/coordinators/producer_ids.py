@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.controller.producer_ids import BLOCK_SIZE
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import KafkaError
 from ottla.kernel.lazy import LazyModule
 
@@ -69,5 +70,4 @@ class ProducerIds:
             first = response.producer_id_start
             self._spare = range(first, first + response.producer_id_len)
         waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            done()
+        call_each(waiting)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.kernel.named import NamedTuple
@@ -131,9 +132,11 @@ class Verification:
             failed = ErrorCode.of(answer.error_code) if answer.error_code else None
         codes = {} if failed is not None else _codes(answer)
         self._send(broker_id)
-        for name, question in batch.items():
-            unsaid = ErrorCode.UNKNOWN_SERVER_ERROR if failed is None else failed
-            question.done({tp: codes.get((name, tp), unsaid) for tp in question.partitions})
+        unsaid = ErrorCode.UNKNOWN_SERVER_ERROR if failed is None else failed
+        call_each(
+            partial(question.done, {tp: codes.get((name, tp), unsaid) for tp in question.partitions})
+            for name, question in batch.items()
+        )
 
 
 def _request(questions: Iterable[CoordinatorQuestion]) -> AddPartitionsToTxnRequest:

@@ -11,13 +11,15 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.controller.activation import activation_records
 from ottla.controller.controller import NEWEST, Controller
 from ottla.controller.decision import Decision, MutationQuota, unlimited
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
 from ottla.raft.event import VersionRaised
@@ -140,8 +142,12 @@ class ControllerDriver:
 
     def committed(self, high_watermark: int) -> None:
         """Send the responses that waited for this high watermark."""
-        while self._waiting and self._waiting[0][0] <= high_watermark:
-            self._waiting.popleft()[1](None)
+
+        def due() -> Iterator[Callable[[], None]]:
+            while self._waiting and self._waiting[0][0] <= high_watermark:
+                yield partial(self._waiting.popleft()[1], None)
+
+        call_each(due())
 
     def failed(self, error: OSError) -> None:
         """Fail all pending requests: the metadata log is unusable."""
@@ -149,5 +155,4 @@ class ControllerDriver:
 
     def _answer_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            done(error)
+        call_each(partial(done, error) for _, done in waiting)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 
+from ottla.kernel.callbacks import call_each
 from ottla.log.durability import OutOfResources
 from ottla.log.log import Log
 from ottla.replica.partition import Partition
@@ -129,5 +130,4 @@ class Flusher:
             self._start(log)
         else:
             del self._rounds[log]
-        for done in served:
-            done()
+        call_each(served)

@@ -19,9 +19,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.metadata.images import raise_error
 from ottla.controller.placement import directory_of, is_offline
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.lazy import LazyModule
@@ -217,7 +220,11 @@ class Leadership:
         partition = self.partitions.pop(tp, None)
         if partition is not None:
             self._on_resigned(partition)
-        replica.end(KafkaError(code))
+        try:
+            replica.end(KafkaError(code))
+        except Exception as error:
+            # A request that waited has met a bug. The change of the metadata must be followed all the same.
+            self._runtime.loop.call_soon(raise_error, error)
         if isinstance(replica, followed.FollowedPartition):
             self._replication.forget(replica)
 
@@ -395,8 +402,7 @@ class Leadership:
         if current is not None and topic.name not in self.without_log:
             # The topic may have more partitions by now, or a new topic may have its name.
             self.follow(topic.name)
-        for done in creation.waiting:
-            self.on_created([topic.name], done)
+        call_each(partial(self.on_created, [topic.name], done) for done in creation.waiting)
 
     def _host_created(self, topic: TopicImage, results: Iterable[_CreateResult]) -> None:
         for log, create_error in results:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import NO_LEADER, Image
 from ottla.replica.leader import LeaderSettings, ProposeIsr, TimePassed
@@ -152,10 +153,11 @@ class Replication:
 
     def _notify_committed(self) -> None:
         committed, self._committed = self._committed, {}
-        for partition in committed:
-            partition.complete_commits()
-        for wake in dict.fromkeys(wake for partition in committed for wake in partition.waiting):
-            wake()
+
+        def wake_readers() -> None:
+            call_each(dict.fromkeys(wake for partition in committed for wake in partition.waiting))
+
+        call_each([*(partition.complete_commits for partition in committed), wake_readers])
 
     @property
     def isr_counts(self) -> tuple[int, int, int]:
