@@ -18,7 +18,7 @@ from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.client.share.group import ShareGroupMember
 from ottla.kernel.client_error import NotReachable, TlsFailed
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_heartbeat import Assignment, TopicPartitions
@@ -89,7 +89,12 @@ def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_m
 
 
 @pytest.mark.parametrize(
-    "error", [KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED), TlsFailed("the certificate has expired")]
+    "error",
+    [
+        KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        TlsFailed("the certificate has expired"),
+        OttlaError("the function gave no token"),
+    ],
 )
 def test_an_error_that_only_the_program_can_fix_is_raised_by_the_next_poll_and_they_go_on(error: Exception) -> None:
     group = Beating([None, error, None])

@@ -23,7 +23,7 @@ from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import Fenced, NotReachable, TlsFailed, check, only
+from ottla.kernel.client_error import Fenced, NotReachable, check, only
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -75,7 +75,7 @@ class Group(ABC):
         assert settings.group_id is not None
         self.id: str = settings.group_id
         #: Error for the next poll to raise, such as fenced or not authorised.
-        self.error: KafkaError | TlsFailed | None = None
+        self.error: KafkaError | OttlaError | None = None
         self.polled_at_ms = now_ms()
         #: The number of calls that wait.
         self._poll_waits = 0
@@ -318,20 +318,20 @@ class Group(ABC):
                 return
             try:
                 pause_ms = self._pause_ms() if await self._beat() else self._settings.retry_backoff_ms
-            except (KafkaError, TlsFailed) as error:
-                if isinstance(error, TlsFailed) or not error.code.retriable:
+            except NotReachable as error:
+                self._moved(error)
+                pause_ms = self._settings.retry_backoff_max_ms
+            except (KafkaError, OttlaError) as error:
+                if isinstance(error, KafkaError) and error.code.retriable:
+                    self._moved(error)
+                    pause_ms = self._settings.retry_backoff_ms
+                else:
                     self.error = error
                     self._owner.something_to_do()
                     if isinstance(error, Fenced):
                         return
-                    # As in Java's client: the program may have its rights, or its certificate, again.
+                    # As in Java's client: the program may have its rights, its certificate or its token again.
                     pause_ms = self._settings.retry_backoff_max_ms
-                else:
-                    self._moved(error)
-                    pause_ms = self._settings.retry_backoff_ms
-            except NotReachable as error:
-                self._moved(error)
-                pause_ms = self._settings.retry_backoff_max_ms
             await self._sleep(pause_ms)
 
     async def _sleep(self, pause_ms: int) -> None:
