@@ -313,6 +313,11 @@ def test_the_first_answer_of_a_session_names_what_has_no_records_too(
         assert one.fetch(wait_ms=10, max_records=0).responses == []
         one.session_epoch = 0
         assert one.fetch(wait_ms=10, max_bytes=0).responses == []
+        # But for errors.
+        one.session_epoch = 0
+        (found,) = one.fetch(wait_ms=10, partitions=[0, 5], max_records=0).responses
+        (part,) = found.partitions
+        assert (part.partition_index, part.error_code) == (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_a_group_begins_at_the_end_unless_it_is_told_otherwise(node: ottla.Node, client: WireClient) -> None:

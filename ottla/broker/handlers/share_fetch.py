@@ -199,8 +199,10 @@ class ParkedShareFetch:
         self._group_id, self._member_id = session.owner
         self._bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         self._strict = request.share_acquire_mode == _STRICT_MODE
+        #: A fetch of no records is answered at once, with errors alone.
+        self._wants = request.max_records > 0 and self._bytes_max > 0
         #: A session's first response names every readable partition; later ones only partitions with news.
-        self._names_all = request.share_session_epoch == INITIAL_EPOCH
+        self._names_all = self._wants and request.share_session_epoch == INITIAL_EPOCH
         self._timer: TimerHandle | None = None
         self._is_over = False
         self._is_trying = False
@@ -210,11 +212,10 @@ class ParkedShareFetch:
 
     def begin(self, later: Later) -> None:
         """Answer now if there are records, or if there is no time to wait."""
-        wants = self._request.max_records > 0 and self._bytes_max > 0
-        if not self._session.partitions or not wants:
+        if not self._session.partitions:
             self._answer_parts.fetched([])
             return
-        results = self._attempt(final=self._request.max_wait_ms <= 0)
+        results = self._attempt(final=self._request.max_wait_ms <= 0 or not self._wants)
         if results is not None:
             self._answer_parts.fetched(results)
             return
@@ -241,7 +242,7 @@ class ParkedShareFetch:
                 if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     results.append((key, _failed(key[1], error)))
                 continue
-            if has_room:
+            if has_room and self._wants:
                 ready.append((key, leader))
         reads = []
         size, urgent = 0, final
