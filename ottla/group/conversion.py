@@ -173,6 +173,8 @@ def downgrade(
     classic, assignment = _as_classic_group(group, members, targets, context)
     context.extend(consumer_group_tombstones(group, renamed))
     context.append(classic_group_entry(classic, assignment))
+    context.shard.protocols[group.group_id] = {each.member_id: each.protocols for each in classic.members.values()}
+    context.shard.undo.append(partial(context.shard.protocols.pop, group.group_id))
     for member_id in (*group.members, *classic.members):
         for alarm in (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC):
             context.timers.cancel(TimerKey(alarm, group.group_id, member_id))

@@ -125,6 +125,23 @@ def test_when_the_last_new_consumer_leaves_the_group_is_classic_again_and_rebala
     assert isinstance(host.replayed_group(), ClassicGroup)
 
 
+def test_members_of_a_group_that_is_classic_again_have_all_their_protocols() -> None:
+    """The record has only the one that was chosen; a member may be on its way to another."""
+    host = Host()
+    classics = stable_group(host, 2, protocols=["range", "sticky"])
+    new = Consumer(host, "new")
+    assert new.join().error_code == NONE
+    assert new.leave().error_code == NONE
+    host.pass_ms(1)
+    group = host.group()
+    assert [[name for name, _ in each.protocols] for each in group.members.values()] == [["range", "sticky"]] * 2
+    assert host.coordinator.shard.protocols == {}
+    classics[0].protocols = ["sticky", "other"]
+    classics[0].join()
+    classics[1].join()
+    assert [each.joined().protocol_name for each in classics] == ["sticky"] * 2
+
+
 def test_a_silent_new_consumer_that_was_the_last_one_brings_the_classic_group_back() -> None:
     host = Host()
     classics = stable_group(host, 1)

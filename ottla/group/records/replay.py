@@ -9,13 +9,13 @@ Rules:
   present members. On load the record creates the group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ottla.group.records import replaying
 from ottla.group.records.subscription import subscribed_topics
-from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
+from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState, Protocols
 from ottla.group.state.consumer import (
     LEAVE_EPOCH,
     ClassicMetadata,
@@ -82,7 +82,7 @@ def replay_classic(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValu
     if leading and isinstance(group, ClassicGroup):
         _confirm(group, value)
         return
-    shard.groups[key.group] = _load_classic(key.group, value)
+    shard.groups[key.group] = _load_classic(key.group, value, shard.protocols.pop(key.group, {}))
 
 
 def _confirm(group: ClassicGroup, value: GroupMetadataValue) -> None:
@@ -94,7 +94,7 @@ def _confirm(group: ClassicGroup, value: GroupMetadataValue) -> None:
     group.become(ClassicState.STABLE, value.current_state_timestamp)
 
 
-def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def _load_classic(group_id: str, value: GroupMetadataValue, protocols: Mapping[str, Protocols]) -> ClassicGroup:
     group = ClassicGroup(group_id)
     for member in value.members:
         rebalance_ms = member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout
@@ -106,7 +106,7 @@ def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
                 client_host=member.client_host,
                 rebalance_timeout_ms=rebalance_ms,
                 session_timeout_ms=member.session_timeout,
-                protocols=((value.protocol or "", member.subscription),),
+                protocols=protocols.get(member.member_id) or ((value.protocol or "", member.subscription),),
                 assignment=member.assignment,
             ),
             value.protocol_type,

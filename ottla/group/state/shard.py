@@ -8,7 +8,7 @@ from ottla.coordinator.contract import Answer, Append, Called, Entry, independen
 from ottla.group.event import Effect, HeldHeartbeat
 from ottla.group.selection import Selected
 from ottla.group.setting import CoordinatorSettings, GroupOverride
-from ottla.group.state.classic import ClassicGroup
+from ottla.group.state.classic import ClassicGroup, Protocols
 from ottla.group.state.consumer import ConsumerGroup
 from ottla.group.state.offsets import OffsetStore
 from ottla.group.state.share import ShareGroup
@@ -56,6 +56,9 @@ class Shard:
     share_requested_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
     #: Ticket -> heartbeat of a share group that waits for the share coordinator.
     held: dict[int, HeldHeartbeat] = field(default_factory=dict)
+    #: Group id -> member id -> all protocols of a member. For a group that becomes a classic one, until it is replayed:
+    #: its record has only the protocol that was chosen. Not durable.
+    protocols: dict[str, dict[str, Protocols]] = field(default_factory=dict)
     #: What takes back the changes that the present step has made in memory, apart from deadlines.
     undo: list[Callable[[], object]] = field(default_factory=list)
 

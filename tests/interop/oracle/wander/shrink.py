@@ -10,7 +10,7 @@ _RUNS = 250
 #: Further runs in which a difference must show: what is one of two by chance comes so often in one of sixteen.
 _AGAIN = 4
 #: Runs of Apache beside itself in which what it leaves to chance must show.
-_CHANCES = 16
+_CHANCES = 32
 
 
 def again(history: list[Step], found: Difference, run: Run) -> bool:
