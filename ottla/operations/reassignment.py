@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.operations.partition_view import replicas_of
-from ottla.operations.throttle import throttle
+from ottla.operations.throttle import throttle, unthrottle
 
 if TYPE_CHECKING:
     from ottla.client import Admin, KafkaError, TopicPartition
@@ -98,7 +98,11 @@ def begin_move(
     plan = {tp: list(brokers) for tp in wanted}
     if bytes_per_s is not None:
         throttle(ask, wanted, plan, bytes_per_s)
-    ask.alter_partition_reassignments(plan).check()
+    results = ask.alter_partition_reassignments(plan)
+    is_refused = bool(results.errors) and not results.succeeded
+    if bytes_per_s is not None and is_refused and not ask.list_partition_reassignments():
+        unthrottle(ask, [topic])  # nothing moves: the throttle would stay and slow down replication
+    results.check()
     return list(wanted)
 
 

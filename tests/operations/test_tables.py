@@ -339,6 +339,18 @@ def test_a_move_goes_to_nodes_that_live_and_is_throttled_before_it_begins() -> N
     assert not ask.alter_config.called
 
 
+def test_a_move_that_is_refused_leaves_no_throttle() -> None:
+    for moving, settings in (({}, dict.fromkeys(throttle.TOPIC_REPLICAS)), ({B0: None}, None)):
+        ask = cluster()
+        refused = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+        ask.alter_partition_reassignments.return_value = good({}, {A1: refused})
+        ask.list_partition_reassignments.return_value = moving
+        with pytest.raises(KafkaError, match="INVALID_REPLICA_ASSIGNMENT"):
+            reassignment.begin_move(ask, "a", [2, 3], [1], bytes_per_s=500)
+        last = ask.alter_config.call_args
+        assert (last == call(ConfigResource(ResourceType.TOPIC, "a"), settings)) is (not moving)
+
+
 def test_only_what_moves_is_cancelled() -> None:
     ask = cluster()
     ask.alter_partition_reassignments.return_value = good({})
