@@ -284,10 +284,20 @@ def resolved(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
     else:
         if writer.kind != reader.kind and (writer.kind, reader.kind) not in _PROMOTED and writer.kind != "null":
             raise OttlaError(f"Avro cannot resolve {writer.kind} to {reader.kind}")
-        result = array if array.type == reader.type else array.cast(reader.type)
+        result = array if array.type == reader.type else _promoted(array, writer, reader)
     if result.null_count and not reader.nullable and reader.kind != "null":
         raise ValueError("the value is null, which the reader's Avro schema does not allow")
     return result
+
+
+def _promoted(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
+    """Numbers as Java promotes them, to the nearest double or float; a logical type is that of the reader."""
+    if writer.kind not in ("int", "long") or (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(reader.type)):
+        return array.cast(reader.type)
+    plain = array.view(pa.int32() if writer.kind == "int" else pa.int64())
+    if reader.kind in ("float", "double"):
+        return plain.cast(reader.type, safe=False)
+    return plain.cast(pa.int32() if reader.kind == "int" else pa.int64()).view(reader.type)
 
 
 _PROMOTED = {

@@ -11,6 +11,7 @@ Avro 1.12.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -99,12 +100,31 @@ def _pieces_of_values(node: AvroNode, column: Any, where: str) -> list[Piece]:
 
 
 def _cast(column: Any, kind: Any, where: str) -> Any:
+    if column.type == kind:
+        return column
     try:
-        return column if column.type == kind else column.cast(kind)
+        cast = column.cast(kind)
+        _check_cast(column, cast)
     except pa.ArrowException as error:
         raise OttlaError(
             f"{where} has type {column.type}, which does not fit the Avro schema's {kind}: {error}"
         ) from None
+    return cast
+
+
+def _check_cast(column: Any, cast: Any) -> None:
+    """Refuse what Arrow's safe casts let pass: infinite floats, the time of day of a date, 5 as true."""
+    before, after = column.type, cast.type
+    if pa.types.is_floating(before) and pa.types.is_floating(after):
+        fits = pc.or_(pc.is_finite(cast), pc.invert(pc.is_finite(column)))
+    elif pa.types.is_timestamp(before) and (pa.types.is_date(after) or pa.types.is_time(after)):
+        fits = pc.equal(cast.cast(before), column) if pa.types.is_date(after) else pa.array([False])
+    elif pa.types.is_boolean(after) and pa.types.is_integer(before):
+        fits = pc.equal(cast.cast(before), column)
+    else:
+        return
+    if not pc.all(fits).as_py():
+        raise pa.ArrowInvalid("a value would change")
 
 
 def _wide(column: Any, size: int) -> Bytes:
@@ -150,6 +170,8 @@ def _record(node: AvroNode, column: Any, where: str) -> list[Piece]:
     if pa.types.is_map(column.type) or not pa.types.is_struct(column.type):
         raise OttlaError(f"{where} has type {column.type} (the Avro schema expects a record)")
     names = [field.name for field in column.type]
+    if len(set(names)) < len(names):
+        raise OttlaError(f"{where} has two columns of one name: {', '.join(names)}")
     columns = dict(zip(names, column.flatten(), strict=True))
     unknown = set(names) - {field.name for field in node.fields}
     if unknown:
@@ -167,10 +189,65 @@ def default(field: AvroField, rows: int, why: str) -> Any:
     """A field's default value for all rows; OttlaError with `why` if it has none."""
     if not field.has_default:
         raise OttlaError(why)
-    value = field.default
-    if isinstance(value, str) and field.node.kind in ("bytes", "fixed"):
-        value = value.encode("latin-1")
-    return pa.repeat(pa.scalar(value, field.node.type), rows)
+    try:
+        return pa.repeat(pa.scalar(plain_default(field.node, field.default), field.node.type), rows)
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise OttlaError(f"the Avro field {field.name} has an invalid default: {field.default!r} ({error})") from None
+
+
+_DEFAULTS: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "string": (str,),
+    "bytes": (str,),
+    "fixed": (str,),
+    "decimal": (str,),
+    "enum": (str,),
+    "array": (list,),
+    "map": (dict,),
+    "record": (dict,),
+}
+
+
+def plain_default(node: AvroNode, value: Any) -> Any:
+    """The value that a default in a schema stands for, as Arrow takes it. ValueError, TypeError or KeyError if the type
+    has no such value.
+    """
+    if value is None and (node.nullable or node.kind == "null"):
+        return None
+    _check_default(node, value)
+    if node.kind == "record":
+        return {
+            inner.name: plain_default(inner.node, value[inner.name] if inner.name in value else _own_default(inner))
+            for inner in node.fields
+        }
+    if node.kind in ("array", "map"):
+        assert node.items is not None
+        if node.kind == "array":
+            return [plain_default(node.items, item) for item in value]
+        return [(key, plain_default(node.items, item)) for key, item in value.items()]
+    if node.kind in ("bytes", "fixed"):
+        return value.encode("latin-1")
+    if node.kind == "decimal":
+        unscaled = int.from_bytes(value.encode("latin-1"), "big", signed=True)
+        return Decimal(f"{unscaled}E{-node.type.scale}")
+    if node.kind == "enum" and value not in node.symbols:
+        raise ValueError(f"expected one of {', '.join(node.symbols)}")
+    return value
+
+
+def _check_default(node: AvroNode, value: Any) -> None:
+    if not isinstance(value, _DEFAULTS.get(node.kind, ())) or isinstance(value, bool) is not (node.kind == "boolean"):
+        raise ValueError(f"expected a value of the type {node.kind}")
+
+
+def _own_default(field: AvroField) -> Any:
+    if not field.has_default:
+        raise ValueError(f"the field {field.name} has no value and no default")
+    return field.default
 
 
 def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:

@@ -13,6 +13,7 @@ RFC 8259.
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,8 @@ _OPEN, _CLOSE, _NONE, _END = (pa.scalar(text, pa.binary()) for text in (b'{"v":'
 _BLOCK_BYTES = 1 << 18
 _BRACES, _NEWLINE = b"{}", ord("\n")
 #: Characters that must be escaped in a JSON string.
+#: A comma and a name, as between the fields of an object. A JSON list of strings has no colon after them.
+_GOES_ON = r'(?s),\s*"(?:[^"\\]|\\.)*"\s*:'
 _TO_ESCAPE = '["\\\\\\x00-\\x1f]'
 _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
@@ -61,6 +64,7 @@ class Json(Serde):
             columns = [column.chunk(0) for column in table.columns]
             array = pa.StructArray.from_arrays(columns, fields=list(self._read_as))
         else:
+            _check_single(present)
             lines = pc.binary_join_element_wise(_OPEN, present, _CLOSE, _NONE)
             array = _read(lines, self._wrapped, _short_lines(present)).combine_chunks().column(0).chunk(0)
         if self._read_as != self.type:
@@ -87,6 +91,12 @@ def _read(lines: Any, schema: Any, short: bool) -> Any:
     if table.num_rows != len(lines):
         raise ValueError(f"{len(lines)} rows contain {table.num_rows} JSON values (expected one value per row)")
     return table
+
+
+def _check_single(values: Any) -> None:
+    """Check that no value ends early and goes on with a name, as in `1,"x":2`, which fits between `{"v":` and `}`."""
+    for value in values.filter(pc.match_substring_regex(values, _GOES_ON)).to_pylist():
+        json.loads(value)
 
 
 def _objects(values: Any) -> bool:

@@ -55,13 +55,35 @@ class Protobuf(Serde):
         if self._confluent and not self._prefix:
             raise OttlaError("writing Confluent's wire format needs schema_id, the schema's id in the registry")
         present = column.drop_null() if column.null_count else column
-        rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
+        check_names(present.type, self.type)
+        try:
+            rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
+        except pa.ArrowException as error:
+            name = self._descriptor.full_name
+            raise OttlaError(f"the columns do not fit the Protobuf message {name}: {error}") from None
         written = self._handler.record_batch_to_array(rows).cast(pa.binary())
         written = with_negative_zeros(written, rows.to_struct_array(), self._descriptor)
         if self._prefix:
             nothing = pa.scalar(b"", pa.binary())
             written = pc.binary_join_element_wise(pa.scalar(self._prefix, pa.binary()), written, nothing)
         return written if len(present) == len(column) else spread(written, column)
+
+
+def check_names(given: Any, wanted: Any, where: str = "the value") -> None:
+    """Check that each column is a field of the message: Arrow's cast would drop another one."""
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        names = [field.name for field in given]
+        known = {field.name: field.type for field in wanted}
+        if unknown := set(names) - known.keys():
+            raise OttlaError(f"{where}: the Protobuf message has no field {min(unknown)}")
+        if len(set(names)) < len(names):
+            raise OttlaError(f"{where} has two columns of one name: {', '.join(names)}")
+        for field in given:
+            check_names(field.type, known[field.name], f"field {field.name}")
+    elif pa.types.is_list(given) and pa.types.is_list(wanted):
+        check_names(given.value_type, wanted.value_type, where)
+    elif pa.types.is_map(given) and pa.types.is_map(wanted):
+        check_names(given.item_type, wanted.item_type, where)
 
 
 def _without_prefix(values: Any) -> Any:

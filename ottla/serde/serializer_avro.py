@@ -41,7 +41,8 @@ def avro_deserializer(schema: Schema | None = None, *, registry: Registry | None
 
     Without `registry`, values are bare and were written with `schema`. With `registry`, a function from a schema id to
     its schema, values are in Confluent's wire format; a `schema` is then the reader's schema, to which the written data
-    is resolved. OttlaError without fastavro, or if both arguments are missing.
+    is resolved. OttlaError without fastavro, or if both arguments are missing. The deserializer raises ValueError for a
+    value with bytes after the datum, and fastavro's errors for one that is cut off.
     """
     fastavro = _fastavro()
     if schema is None and registry is None:
@@ -51,12 +52,19 @@ def avro_deserializer(schema: Schema | None = None, *, registry: Registry | None
 
     def read(value: bytes) -> Any:
         if registry is None:
-            return fastavro.schemaless_reader(BytesIO(value), reader, None)
+            return whole(value, reader, None)
         schema_id, value = split_prefix(value)
         writer = writers.get(schema_id)
         if writer is None:
             writer = writers[schema_id] = fastavro.parse_schema(_plain(registry(schema_id)))
-        return fastavro.schemaless_reader(BytesIO(value), writer, reader)
+        return whole(value, writer, reader)
+
+    def whole(value: bytes, written: Any, wanted: Any) -> Any:
+        stream = BytesIO(value)
+        datum = fastavro.schemaless_reader(stream, written, wanted)
+        if stream.tell() != len(value):
+            raise ValueError("the value does not match the Avro schema: it has more bytes")
+        return datum
 
     return read
 
