@@ -51,6 +51,14 @@ def bounds(ask: Admin, partitions: Iterable[TopicPartition]) -> tuple[Offsets, O
     return listed(ask, partitions, OffsetSpec.EARLIEST), listed(ask, partitions, OffsetSpec.LATEST)
 
 
+def stable(ask: Admin, ends: Offsets) -> Offsets:
+    """Each end, or the last stable offset if that is lower, where read_committed waits for a transaction to end."""
+    from ottla.client import OffsetSpec
+
+    results = ask.list_offsets(dict.fromkeys(ends, OffsetSpec.LATEST), read_committed=True).check()
+    return {tp: min(end, results[tp].offset) for tp, end in ends.items()}
+
+
 def bounds_of_led(ask: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
     """Return (start, end) of each partition whose leader answers; the others are left out."""
     from ottla.client import OffsetSpec

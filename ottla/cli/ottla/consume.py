@@ -19,6 +19,7 @@ import click
 from ottla.cli.option import F, Tool, admin, as_json, client_settings, cluster, complete_group, complete_topic
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
+from ottla.operations.offsets import stable
 
 if TYPE_CHECKING:
     from ottla.cli.records.read import Wanted
@@ -223,7 +224,7 @@ def bounds(
     With `committed`, reading ends at the last stable offset at the latest: records after an open transaction are not
     returned before it ends.
     """
-    from ottla.client import OffsetSpec, TopicPartition
+    from ottla.client import TopicPartition
 
     with admin(bootstrap, client) as ask:
         all_partitions = [
@@ -237,6 +238,5 @@ def bounds(
         begins = offsets_at(ask, partitions, start)
         ends = offsets_at(ask, partitions, "latest" if until in (None, "now") else until)
         if committed:
-            stable = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), read_committed=True).check()
-            ends = {tp: min(end, stable[tp].offset) for tp, end in ends.items()}
+            ends = stable(ask, ends)
         return begins, ends

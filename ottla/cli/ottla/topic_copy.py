@@ -15,7 +15,7 @@ from ottla.cli.client_kind import settings_of
 from ottla.cli.option import Tool, admin, admin_of, as_json, client_settings, cluster, complete_topic, other_cluster
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.operations.offsets import partitions_of
+from ottla.operations.offsets import partitions_of, stable
 
 _to = click.option(
     "--to", "other", metavar="HOST:PORT|PROFILE", help="Cluster of the second topic (default: the same)."
@@ -65,6 +65,7 @@ def copy(
         partitions = partitions_of(ask, source)
         begins = offsets_at(ask, partitions, start)
         ends = offsets_at(ask, partitions, until or "latest")
+        ends = stable(ask, ends) if committed else ends
         own = own_of_topic(ask, source) if create else None
     settings = client_settings(bootstrap, client)
     destination = other_cluster(other) if other else dict(settings)

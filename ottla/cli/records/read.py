@@ -17,7 +17,7 @@ import click
 
 from ottla.cli.client_kind import settings_of
 from ottla.client import TopicPartition
-from ottla.operations.reading import POLL_S, from_first_left, polls, until_ends
+from ottla.operations.reading import POLL_S, from_first_left, never_creating, polls, until_ends
 
 if TYPE_CHECKING:
     from ottla.cli.records.field import Shown
@@ -63,7 +63,7 @@ def read_as_member(
     from ottla.cli.records.shown import Ledger
     from ottla.client import Consumer, RebalanceListener
 
-    with Consumer(settings_of("consumer", settings)) as consumer:
+    with Consumer(never_creating(settings_of("consumer", settings))) as consumer:
         ledger = Ledger(consumer)
 
         class Leaving(RebalanceListener):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.client import Consumer, Producer, TopicPartition
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.offsets import Offsets, bounds, partitions_of
-from ottla.operations.reading import from_first_left, polls
+from ottla.operations.reading import from_first_left, never_creating, polls
 from ottla.operations.writing import InputRecord, Writer
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class TopicCopy:
 
     def run(self, progress: Callable[[int], None]) -> None:
         """Copy, calling `progress` with the acknowledged records after each poll. `written` is final when it raises."""
-        with Consumer(from_first_left(self._source)) as consumer, Producer(self._destination) as producer:
+        sink = never_creating(self._destination)
+        with Consumer(from_first_left(self._source)) as consumer, Producer(sink) as producer:
             writer = Writer(producer, self._target)
             self.has_begun = True
             try:
