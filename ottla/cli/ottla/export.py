@@ -16,7 +16,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ import click
 from ottla.cli.amount import counted
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
 from ottla.cli.ottla.consume import bounds, reading, wants
-from ottla.cli.records.field import Getter, getter, parsed, text
+from ottla.cli.records.field import Getter, getter, parsed, without_surrogates
+from ottla.cli.records.field import as_json as with_base64
 from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def export(
     named = tuple(filter(None, (columns or "").split(","))) or (() if kind in ("json", "jsonl") else _COLUMNS)
     if named and kind == "json":
         raise click.UsageError("json has whole records; for columns use --format jsonl, csv or parquet")
-    fields = [(name.rpartition(".")[2] if name.startswith("value.") else name, getter(name)) for name in named]
+    fields = _fields(named)
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
     begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
@@ -116,6 +118,16 @@ def export(
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
         f"{screen.counted(progress.count, 'record')} of {topic} written to {'stdout' if path == '-' else path}",
     )
+
+
+def _fields(named: Sequence[str]) -> _Fields:
+    """Return the columns. `value.a.price` is the column price, unless another column ends the same."""
+    short = [name.rpartition(".")[2] if name.startswith("value.") else name for name in named]
+    counts = Counter(short)
+    names = [name if counts[last] > 1 else last for name, last in zip(named, short, strict=True)]
+    if doubles := [name for name, count in Counter(names).items() if count > 1]:
+        raise click.UsageError(f"--columns has {doubles[0]} twice")
+    return [(name, getter(path)) for name, path in zip(names, named, strict=True)]
 
 
 def _check_path(path: str, *, force: bool) -> None:
@@ -208,7 +220,7 @@ def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields:
     from ottla.cli.records.show import json_line
 
     if kind == "csv":
-        out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        out = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
         try:
             rows = csv.writer(out, delimiter=delimiter, lineterminator="\n")
             # A carriage return outside of quotes ends a line for most readers; Python before 3.13 does not quote it.
@@ -227,18 +239,20 @@ def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields:
             line = _dumped({name: get(record) for name, get in fields}) + "\n"
         else:
             line = _value_line(record)
-        file.write(line.encode(errors="surrogateescape"))
+        # A lone surrogate is written as JSON's escape for it.
+        file.write(line.encode(errors="backslashreplace"))
 
 
 def _value_line(record: ConsumerRecord) -> str:
-    """Format the value as a line of JSON: JSON as it is, text as a string."""
+    """Format the value as a line of JSON: JSON as it is, text as a string, other bytes as {"base64": ...}."""
     if record.value is None:
         return "null\n"
     document = parsed(record.value)
     if document is None and record.value != b"null":
-        return _dumped(text(record.value)) + "\n"
-    # JSON over several lines becomes one line.
-    return (record.value.decode() if b"\n" not in record.value else _dumped(document)) + "\n"
+        return _dumped(with_base64(record.value)) + "\n"
+    # JSON over several lines becomes one line: its strings have no line break, and every other one is white space.
+    line: str = record.value.decode().replace("\n", " ")
+    return line + "\n"
 
 
 def _dumped(value: Any) -> str:
@@ -266,10 +280,13 @@ def _write_parquet(records: Iterator[ConsumerRecord], file: Any, fields: _Fields
                 if writer is None:
                     first = pyarrow.Table.from_pylist(rows) if rows else pyarrow.table({name: [] for name, _ in fields})
                     schema = _without_nulls(pyarrow, first.schema)
-                    writer = parquet.ParquetWriter(file, schema, compression="zstd")
+                    writer = parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-                raise OttlaError(f"a column has values of several types: {error}; leave it out of --columns") from error
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
+                what = (
+                    "an integer of more than 64 bits" if isinstance(error, OverflowError) else "values of several types"
+                )
+                raise OttlaError(f"a column has {what}: {error}; leave it out of --columns") from error
             if not rows:
                 return
     finally:
@@ -288,4 +305,6 @@ def _without_nulls(pyarrow: Any, schema: Any) -> Any:
 
 
 def _column(value: Any) -> Any:
-    return _dumped(value) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        value = _dumped(value)
+    return without_surrogates(value) if isinstance(value, str) else value

@@ -9,6 +9,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.amount import instant
@@ -49,16 +50,28 @@ def as_json(content: bytes | None) -> Any:
         return {"base64": b64encode(content).decode()}
 
 
+def without_surrogates(value: str) -> str:
+    r"""Replace halves of surrogate pairs, which JSON can have ("\ud800") and UTF-8 cannot, by their escapes."""
+    return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text} is larger than any double")
+    return number
+
+
 def parsed(content: bytes | None) -> Any:
-    """Parse bytes as JSON; None if they are not JSON (NaN is not)."""
+    """Parse bytes as JSON in UTF-8; None if they are not that (NaN is not, nor is 1e999)."""
     if not content:
         return None
     try:
-        return json.loads(content, parse_constant=_no_constant)
+        return json.loads(content.decode(), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.records.field import Getter, getter
+from ottla.cli.records.field import Getter, getter, without_surrogates
 from ottla.cli.records.input import unescaped
 from ottla.kernel.error import OttlaError
 
@@ -52,6 +52,6 @@ def template(source: str, *, null: str, clean: Callable[[str], str] = str) -> Ca
 def _shown(value: Any, null: str) -> str:
     if value is None:
         return null
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return without_surrogates(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
