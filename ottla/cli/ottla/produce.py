@@ -229,6 +229,7 @@ def _write(
             raise click.UsageError(f"--format {form} needs a file: -f FILE")
         settings = client_settings(bootstrap, client)
         settings.setdefault("compression.type", compression)
+        settings.setdefault("allow.auto.create.topics", "false")
         if acks != "all":
             settings["acks"] = acks
         from ottla.client import Producer
@@ -271,8 +272,8 @@ def _records(
         return from_parquet(str(path), shape)
     if form == "csv":
         mark = unescaped(delimiter or ",")
-        if len(mark) != 1:
-            raise click.UsageError(f"--delimiter {delimiter}: expected one character")
+        if len(mark) != 1 or mark in '"\r\n':
+            raise click.UsageError(f"--delimiter {delimiter}: expected one character that is no quote or line break")
         return from_csv(source, shape, types, mark)
     return records(source, _PARSERS[form](shape))
 

@@ -3,7 +3,7 @@
 Rules:
 - A format is a function from a line to a record, or to None for an empty line of JSON. Invalid input raises
   `BadRecord` with the line number, and nothing is guessed: an unknown field and a timestamp that is not an integer are
-  errors, and so is a record without "value", because a null value deletes.
+  errors, and so are NaN, a number that would lose digits, and a record without "value", because a null value deletes.
 - "value_text" and "key_text" appear beside a value or key that `ottla consume --json` shows as JSON, when compact JSON
   would differ from its bytes (spaces, 1.50). They take precedence.
 """
@@ -15,6 +15,8 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import inf
 from typing import Any
 
 from ottla.kernel.error import OttlaError
@@ -23,6 +25,9 @@ from ottla.operations.writing import Headers, InputRecord
 #: What `consume --json` prints. Topic, partition and offset say where a record was; it is not written there again.
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_text", "value_text"}
 _INT64_MAX = (1 << 63) - 1
+#: Every number of up to so many digits, and no double needs more.
+_DOUBLE_DIGITS = 17
+_BOM = b"\xef\xbb\xbf"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -85,7 +90,7 @@ def from_json(shape: Shape) -> Parse:
         if not line.strip():
             return None
         where = f"line {number}"
-        document = _loads(line, where)
+        document = _loads(_without_mark(line, number), where, _exact)
         if not isinstance(document, dict):
             raise BadRecord(where, f"is not a record in JSON: expected an object, got {_shown(document)}")
         if unknown := sorted(document.keys() - _FIELDS):
@@ -112,7 +117,7 @@ def from_json_line(shape: Shape) -> Parse:
     """Parse a line as a JSON value; its fields may become the key and headers."""
 
     def parse(line: bytes, number: int) -> InputRecord | None:
-        text = line.strip()
+        text = _without_mark(line, number).strip()
         if not text:
             return None
         where = f"line {number}"
@@ -135,9 +140,33 @@ def from_json_line(shape: Shape) -> Parse:
     return parse
 
 
-def _loads(line: bytes, where: str) -> Any:
+def _without_mark(line: bytes, number: int) -> bytes:
+    """Remove the byte order mark with which some programs begin a file; it is no part of the first record."""
+    return line.removeprefix(_BOM) if number == 1 else line
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _exact(text: str) -> float:
+    """Parse a number that is written again from the double. ValueError if digits would be lost."""
+    number = float(text)
+    if len(text) <= _DOUBLE_DIGITS and number not in (0.0, inf, -inf):
+        return number
     try:
-        return json.loads(line)
+        wanted = Decimal(text)
+    except ArithmeticError:  # an exponent of more than 18 digits
+        wanted = Decimal("NaN")
+    has_few_digits = len(wanted.as_tuple().digits) <= _DOUBLE_DIGITS and number not in (0.0, inf, -inf)
+    if not has_few_digits and wanted not in (Decimal(repr(number)), Decimal(number)):
+        raise ValueError(f'a double does not hold {text}; give the JSON as text, in "value_text" or "key_text"')
+    return number
+
+
+def _loads(line: bytes, where: str, parse_float: Callable[[str], float] = float) -> Any:
+    try:
+        return json.loads(line.decode(), parse_constant=_no_constant, parse_float=parse_float)
     except json.JSONDecodeError as error:
         raise BadRecord(where, f"is not JSON ({error.msg} at character {error.pos + 1})") from error
     except RecursionError as error:
@@ -153,7 +182,7 @@ def _content(document: dict[str, Any], name: str, where: str) -> bytes | None:
         return as_bytes(document.get(name), where)
     if not isinstance(exact, str):
         raise BadRecord(where, f'has a "{name}_text" that is not text: {_shown(exact)}')
-    return exact.encode(errors="surrogatepass")
+    return _encoded(exact, where)
 
 
 def as_bytes(value: Any, where: str) -> bytes | None:
@@ -167,7 +196,11 @@ def as_bytes(value: Any, where: str) -> bytes | None:
             return b64decode(value["base64"], validate=True)
         except (Base64Error, TypeError, ValueError) as error:
             raise BadRecord(where, f"has invalid base64: {_shown(value['base64'])}") from error
-    return _encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":")), where)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise BadRecord(where, f"has a number that a double does not hold: {error}") from error
+    return _encoded(text, where)
 
 
 def _encoded(text: str, where: str) -> bytes:
@@ -188,7 +221,7 @@ def _headers(value: Any, where: str) -> Headers:
             where,
             f'has invalid headers: {_shown(value)} (expected [["name", "value"], ...] or {{"name": "value"}})',
         )
-    return [(name, as_bytes(content, where)) for name, content in entries]
+    return [(_encoded(name, where).decode(), as_bytes(content, where)) for name, content in entries]
 
 
 def _timestamp(value: Any, where: str) -> int | None:

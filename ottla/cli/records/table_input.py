@@ -29,6 +29,13 @@ _CELL_MAX = 64 << 20
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
+def _digits(text: str) -> str:
+    """Check the text of a number: Python would take 1_000 for 1000."""
+    if "_" in text:
+        raise ValueError(text)
+    return text
+
+
 def _boolean(text: str) -> bool:
     return _BOOLEANS[text.lower()]
 
@@ -36,8 +43,8 @@ def _boolean(text: str) -> bool:
 #: What the cells of a CSV can be said to be.
 TYPES: dict[str, Callable[[str], Any]] = {
     "text": str,
-    "int": int,
-    "float": float,
+    "int": lambda text: int(_digits(text)),
+    "float": lambda text: float(_digits(text)),
     "bool": _boolean,
     "json": json.loads,
 }
@@ -52,8 +59,6 @@ def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter
         heading = next(rows, None)
         if heading is None:
             return
-        if len(set(heading)) < len(heading):
-            raise OttlaError(f"the header row names a column twice: {', '.join(heading)}")
         _check_columns(heading, shape, types)
         for row in rows:
             if not row:
@@ -90,20 +95,39 @@ def from_parquet(path: str, shape: Shape) -> Iterator[InputRecord]:
     import pyarrow
 
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise OttlaError(f"{path} cannot be read as Parquet: {error}") from error
     with file:
         _check_columns(file.schema_arrow.names, shape, {})
         number = 0
-        for batch in file.iter_batches(10_000):
+        batches = file.iter_batches(10_000)
+        while True:
+            try:
+                batch = next(batches, None)
+                rows = [] if batch is None else _in_microseconds(batch).to_pylist()
+            except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
+                raise BadRecord(f"a row of {path} after row {number}", f"cannot be read: {error}") from error
+            if batch is None:
+                return
             share = batch.nbytes // max(batch.num_rows, 1)
-            for row in batch.to_pylist():
+            for row in rows:
                 number += 1
                 yield _record(row, shape, f"row {number}", share)
 
 
+def _in_microseconds(batch: Any) -> Any:
+    """Times of day as Python has them. ArrowInvalid for one that would lose nanoseconds."""
+    import pyarrow
+
+    fine, plain = pyarrow.time64("ns"), pyarrow.time64("us")
+    columns = [column.cast(plain) if column.type == fine else column for column in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
 def _check_columns(heading: Sequence[str], shape: Shape, types: Mapping[str, str]) -> None:
+    if len(set(heading)) < len(heading):
+        raise OttlaError(f"the heading names a column twice: {', '.join(heading)}")
     meant = [shape.key_column, shape.value_column, *shape.header_columns, *types]
     for name in meant:
         if name is not None and name not in heading:
