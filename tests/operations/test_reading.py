@@ -131,3 +131,14 @@ def test_a_copy_of_what_is_committed_ends_before_an_open_transaction(bootstrap: 
         )
         assert (said.code, said.err) == (0, "1 record copied to half2, partition by partition\n")
         producer.abort_transaction()
+
+
+def test_a_copy_that_a_record_ends_says_that_later_ones_may_be_there(bootstrap: str) -> None:
+    with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        admin.create_topic("mixed", 1)
+        admin.create_topic("small", 1, configs={"max.message.bytes": "300"})
+        for number in range(6):
+            producer.send("mixed", b"x" * (1_000 if number == 2 else 10))
+    said = in_process("topics", "copy", "mixed", "small", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert said.code == 1
+    assert "2 records copied for certain (up to 4 more may be); continue with --append --from 0:2" in said.err

@@ -84,7 +84,8 @@ def copy(
         if not under_way.has_begun:
             raise
         places = ",".join(f"{tp.partition}:{at}" for tp, at in sorted(under_way.reached.items()))
-        progress = f"{screen.counted(under_way.written, 'record')} copied; continue with --append --from {places}"
+        more = f" for certain (up to {under_way.unsure:,} more may be)" if under_way.unsure else ""
+        progress = f"{screen.counted(under_way.written, 'record')} copied{more}; continue with --append --from {places}"
         if isinstance(error, KeyboardInterrupt):
             screen.note(progress)
             raise

@@ -50,6 +50,11 @@ class TopicCopy:
         self.has_begun = False
         self._sent: deque[tuple[TopicPartition, int]] = deque()
 
+    @property
+    def unsure(self) -> int:
+        """The number of records that were sent and may be in the target, although they are not counted as written."""
+        return len(self._sent)
+
     def run(self, progress: Callable[[int], None]) -> None:
         """Copy, calling `progress` with the acknowledged records after each poll. `written` is final when it raises."""
         sink = never_creating(self._destination)
