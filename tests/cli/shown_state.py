@@ -21,7 +21,9 @@ class State:
     def member(self, group: str, topic: str) -> None:
         """Join a group, with all partitions of a topic."""
         consumer = self._stack.enter_context(
-            Consumer(self._server, group_id=group, client_id="reader", group_protocol="consumer")
+            Consumer(
+                self._server, group_id=group, client_id="reader", group_protocol="consumer", enable_auto_commit=False
+            )
         )
         self._opened[group] = consumer
         consumer.subscribe([topic])
