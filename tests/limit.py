@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-_EARLIER = "OTTLA_TESTS_EARLIER"
+EARLIER = "OTTLA_TESTS_EARLIER"
 
 
 class Limit:
@@ -34,7 +34,7 @@ class Limit:
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:
         """Take over what ran before this process began again."""
-        path = os.environ.pop(_EARLIER, None)
+        path = os.environ.pop(EARLIER, None)
         if path is None:
             return
         hook = self._config.hook
@@ -100,4 +100,4 @@ class Limit:
             json.dump(data, out)
         print(f"\n{item.nodeid} {why.splitlines()[0]}; going on with the tests after it", flush=True)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        os.execve(sys.executable, sys.orig_argv, os.environ | {_EARLIER: path})
+        os.execve(sys.executable, sys.orig_argv, os.environ | {EARLIER: path})

@@ -84,6 +84,14 @@ def test_what_filters_and_what_has_an_alternative_is_not_logged(key: ApiKey) -> 
     assert _unlogged(key, named=False) == empty
 
 
+def test_offsets_of_all_topics_are_filtered_without_a_word_in_the_versions_of_one_group() -> None:
+    scene = Scene(ApiKey.OFFSET_FETCH, 7)
+    scene.response, scene.request.topics = filled(API[ApiKey.OFFSET_FETCH].response, 7), None
+    scene.ask()
+    assert scene.authorizer.unlogged == {"DESCRIBE TOPIC name0", "DESCRIBE TOPIC name1"}
+    assert scene.authorizer.logged == {"DESCRIBE GROUP group_id"}
+
+
 def test_a_client_may_be_shown_its_operations_on_the_cluster() -> None:
     """Whether it may is logged: it asked for them."""
     for key in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER):

@@ -7,8 +7,8 @@ fewer than five run it, tests of the same file are added, those of lines that us
 sets, and for a line outside of functions the package's folder of tests: what runs when a module is imported belongs to
 no test. A file without a line in the map has the tests of the files that import it. What the quickest ones do not catch
 is given to all other tests of the line, as far as a bound of time allows: the quickest are seldom the sharpest.
-`--also` adds tests that are newer than the map. A person reads each survivor: a change that no caller can see does not
-count.
+`--also` adds tests that are newer than the map. A survivor is read by a person: a change that no caller can see does
+not count.
 """
 
 from __future__ import annotations

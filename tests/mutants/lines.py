@@ -5,34 +5,37 @@ A pytest plug-in, for Python 3.12 and later (`sys.monitoring`):
     python -m pytest -p tests.mutants.lines --lines-to FILE tests/log tests/replica
     python -m tests.mutants.lines FILE FILE ... > MAP
 
-The second line joins the files of several runs. Each file is JSON, `{"lines": {file: {line: [test]}}, "seconds": {test:
-seconds}}`. Lines that run in child processes, or while a test's module is imported, are not seen.
+The second line joins the files of several runs. A file has a line for each test, `{"test": name, "seconds": seconds,
+"lines": {file: [line]}}`; the map is `{"lines": {file: {line: [test]}}, "seconds": {test: seconds}}`. Lines that run in
+child processes, or while a test's module is imported, are not seen.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
 
+from tests.limit import EARLIER
+
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = f"{_ROOT / 'ottla'}/"
 
 
 class Recorder:
-    """Notes each line of the product that runs, once for each test."""
+    """Notes each line of the product that runs, once for each test. What is noted of a test is written when it ends."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
+    def __init__(self, target: Path, *, goes_on: bool) -> None:
+        """`goes_on`: this process runs the tests that are left after one that hung (`tests/limit.py`)."""
+        self._out = target.open("a" if goes_on else "w")
         self._here: set[tuple[str, int]] = set()
-        self._lines: dict[str, dict[str, list[str]]] = {}
-        self._seconds: dict[str, float] = {}
 
     def start(self) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
@@ -54,31 +57,29 @@ class Recorder:
         self._monitoring.restart_events()
         began = time.perf_counter()
         outcome = yield
-        self._seconds[item.nodeid] = time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        lines: dict[str, list[int]] = {}
         # A thread of the test may still run: the copy is one step.
         for name, line in list(self._here):
-            self._lines.setdefault(name.removeprefix(f"{_ROOT}/"), {}).setdefault(str(line), []).append(item.nodeid)
+            lines.setdefault(name.removeprefix(f"{_ROOT}/"), []).append(line)
+        print(json.dumps({"test": item.nodeid, "seconds": seconds, "lines": lines}), file=self._out, flush=True)
         self._here = set()
         return outcome
 
     def pytest_sessionfinish(self) -> None:
         self._monitoring.set_events(self._monitoring.COVERAGE_ID, 0)
-        self._target.write_text(json.dumps(joined([{"lines": self._lines, "seconds": self._seconds}])))
+        self._out.close()
 
 
-def joined(maps: list[dict[str, Any]]) -> dict[str, Any]:
-    """One map of several, the quickest tests of each line first."""
-    seconds: dict[str, float] = {}
+def joined(tests: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The map of these tests, the quickest of each line first. The last record of a test counts."""
+    known = {each["test"]: each for each in tests}
     lines: dict[str, dict[str, list[str]]] = {}
-    for each in maps:
-        seconds |= each["seconds"]
+    for name, each in sorted(known.items(), key=lambda item: (item[1]["seconds"], item[0])):
         for file, here in each["lines"].items():
-            for line, tests in here.items():
-                lines.setdefault(file, {}).setdefault(line, []).extend(tests)
-    for here in lines.values():
-        for tests in here.values():
-            tests.sort(key=lambda test: (seconds[test], test))
-    return {"lines": lines, "seconds": seconds}
+            for line in here:
+                lines.setdefault(file, {}).setdefault(str(line), []).append(name)
+    return {"lines": lines, "seconds": {name: each["seconds"] for name, each in known.items()}}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,10 +88,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if target := config.getoption("--lines-to"):
-        recorder = Recorder(target)
+        recorder = Recorder(target, goes_on=EARLIER in os.environ)
         recorder.start()
         config.pluginmanager.register(recorder, "ottla-lines")
 
 
 if __name__ == "__main__":
-    print(json.dumps(joined([json.loads(Path(name).read_text()) for name in sys.argv[1:]])))
+    print(json.dumps(joined(json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines())))

@@ -104,15 +104,14 @@ def _declared() -> Iterator[tuple[str, str, int]]:
         for node in ast.parse(path.read_text()).body:
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
                 continue
-            (target,) = node.targets
+            (target,), number = node.targets, node.value.value
             if (
-                isinstance(target, ast.Name)
+                isinstance(number, int)
+                and isinstance(target, ast.Name)
                 and re.search("(^|_)(FROM|SINCE)$", target.id)
                 and target.id not in _AMOUNTS
             ):
-                value = node.value.value
-                assert isinstance(value, int)
-                yield module, target.id, value
+                yield module, target.id, number
 
 
 def test_each_constant_has_the_version_of_the_table() -> None:
