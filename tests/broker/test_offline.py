@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.metrics import lines
 from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
+from ottla.broker.partitions.leadership import Leadership
 from ottla.controller.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.log import Log, LogSettings, Origin
+from ottla.metadata.image import Image, PartitionImage
 from ottla.wire.api import describe_topic_partitions as paged
 from ottla.wire.api import elect_leaders, fetch
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -436,3 +439,10 @@ def test_a_partition_moves_back_to_where_its_old_log_could_not_be_removed(monkey
     scene.machine.start()
     scene.machine.settle()
     assert (scene.lies_in(moved), scene.read(moved)) == ("/b", [b"one", b"two", b"three"])
+
+
+def test_a_replica_that_is_elsewhere_by_now_is_not_offline_here() -> None:
+    lost: Any = SimpleNamespace(_offline={("t", 0)}, _runtime=SimpleNamespace(node_id=1, image=Image.empty()))
+    for replicas, offline in (((1, 2), True), ((2, 3), False)):
+        known = PartitionImage(2, 1, replicas, (2,))
+        assert Leadership.is_offline(lost, "t", 0, known) is offline

@@ -107,6 +107,14 @@ def test_an_attempt_that_fails_at_once_is_told_and_repeated(
     near.close()
 
 
+def test_a_peer_that_refuses_after_another_failure_is_a_peer_that_refuses(far: FarEnd) -> None:
+    near = with_sockets(far, NoNetwork)
+    for new_socket, kind in ((NoNetwork, Disconnected), (Refusing, PeerRefused), (NoNetwork, Disconnected)):
+        near._new_socket = new_socket
+        assert type(failed(far, near)) is kind
+    near.close()
+
+
 def test_a_connection_that_is_made_at_once_is_used(far: FarEnd) -> None:
     near = with_sockets(far, Immediate)
     told = ask(near)

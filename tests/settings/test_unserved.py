@@ -9,7 +9,7 @@ from ottla.kernel.error import OttlaError
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
-from ottla.settings.server.unserved import check_served, notices
+from ottla.settings.server.unserved import UNSUPPORTED, check_served, notices
 from tests.settings.test_server_settings import COMBINED
 
 
@@ -36,6 +36,12 @@ def test_what_would_leave_a_node_less_safe_or_lose_something_stops_its_start(nam
 @pytest.mark.parametrize("name", ["authorizer.class.name", "remote.log.storage.system.enable"])
 def test_the_default_written_down_stops_nothing(name: str) -> None:
     check_served(ServerSettings.parse(COMBINED | {name: ServerSettings.declared()[name].default_text or ""}))
+
+
+def test_what_stops_a_start_is_described_as_without_effect() -> None:
+    """For a client that asks a running node, which has its default."""
+    declared = ServerSettings.declared()
+    assert [name for name in UNSUPPORTED if name in declared and declared[name].served] == []
 
 
 def test_a_node_as_it_comes_has_nothing_to_say() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.flow.task.receive import fail_on_invalid_timestamp
 from ottla.streams import JoinWindows, Materialized, StreamsBuilder, StreamsError, TestDriver, TopologyError
 
 Build = Callable[[StreamsBuilder], Any]
@@ -110,13 +111,14 @@ def test_parts_of_two_programs_and_parts_of_none_are_refused(build: Callable[...
 
 
 def test_a_record_of_1970_is_a_record() -> None:
-    builder = StreamsBuilder()
-    builder.stream("in").to("out")
-    made = TestDriver(builder.build(key_serde="string", value_serde="long"))
-    made.input_topic("in").pipe("k", 9, 0)
-    assert [each.timestamp for each in made.output_topic("out").read_records()] == [0]
-    with pytest.raises(StreamsError, match="invalid timestamp"):
-        made.input_topic("in").pipe("k", 9, -1)
+    for extractor in (None, fail_on_invalid_timestamp):
+        builder = StreamsBuilder()
+        builder.stream("in", timestamp_extractor=extractor).to("out")
+        made = TestDriver(builder.build(key_serde="string", value_serde="long"))
+        made.input_topic("in").pipe("k", 9, 0)
+        assert [each.timestamp for each in made.output_topic("out").read_records()] == [0]
+        with pytest.raises(StreamsError, match="invalid timestamp"):
+            made.input_topic("in").pipe("k", 9, -1)
 
 
 def test_a_record_that_waits_for_its_table_is_joined_when_its_grace_is_over() -> None:

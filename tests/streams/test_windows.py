@@ -11,10 +11,12 @@ from ottla.streams import (
     Application,
     BufferConfig,
     EmitStrategy,
+    Produced,
     StreamsBuilder,
     StreamsError,
     Suppressed,
     TestDriver,
+    TimeWindows,
     TopologyError,
     Window,
     Windowed,
@@ -129,3 +131,17 @@ def test_they_are_not_emitted_on_close() -> None:
     windowed = StreamsBuilder().stream("in").group_by_key().windowed_by(Days())
     with pytest.raises(TopologyError, match=r"use suppress\(Suppressed\.until_window_closes.*test_windows"):
         windowed.emit_strategy(EmitStrategy.on_window_close())
+
+
+def test_windowed_tables_are_joined_by_key_and_window() -> None:
+    builder = StreamsBuilder()
+    counts, others = (
+        builder.stream(topic).group_by_key().windowed_by(TimeWindows.of(10)).count() for topic in ("one", "two")
+    )
+    joined = counts.join(others, lambda count, other: count * 10 + other).to_stream()
+    joined = joined.map(lambda key, value: (f"{key.key}@{key.window.start}", value))
+    joined.to("out", Produced(key_serde="string", value_serde="long"))
+    made = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    for topic, timestamp in (("one", 5), ("two", 7), ("one", 8), ("one", 12), ("two", 13)):
+        made.input_topic(topic).pipe("k", "x", timestamp)
+    assert made.output_topic("out").read_key_values() == [("k@0", 11), ("k@0", 21), ("k@10", 11)]
