@@ -322,6 +322,21 @@ def test_logs_that_are_of_no_topic_are_moved_aside_and_kept(disk: SimDisk) -> No
     assert list(_open(disk).logs()) == [TopicPartition("u", 0)]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_log_that_was_moved_aside_is_not_back_after_a_power_failure(seed: int) -> None:
+    disk = _disk(seed)
+    disk.sync_directory("/")
+    store = _open(disk)
+    _fill(store)
+    store.close()
+    disk.crash()
+    store = _open(disk)
+    assert len(store.logs()) == 1
+    store.delete_strays(lambda tp, _: True)
+    disk.crash()
+    assert list(_open(disk).logs()) == []
+
+
 def test_the_real_lock_holds_within_the_process(tmp_path: Any) -> None:
     host = HostDisk()
     checkpoint.write_properties(host, f"{tmp_path}/meta.properties", {"version": "1", "node.id": "1"})
