@@ -107,3 +107,29 @@ def test_an_epoch_that_begins_takes_away_what_contradicts_it(
     epochs.dirty = False
     epochs.clear()
     assert not epochs.dirty
+
+
+def test_epochs_answer_as_kafkas_cache_does() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
+    assert [epochs.epoch_of(offset) for offset in (0, 9, 10, 25)] == [1, 1, 3, 6]
+    assert [epochs.end_offset_for(epoch, 30) for epoch in (-1, 0, 1, 2, 5, 6, 7)] == [
+        (-1, -1),
+        (0, 0),
+        (1, 10),
+        (1, 10),
+        (3, 20),
+        (6, 30),
+        (-1, -1),
+    ]
+    epochs.assign(5, 15)
+    assert epochs.entries() == [(1, 0), (3, 10), (5, 15)]
+    epochs.truncate_start(12)
+    assert epochs.entries() == [(3, 12), (5, 15)]
+    epochs.truncate_end(15)
+    assert epochs.entries() == [(3, 12)]
+
+
+def test_a_newer_epoch_drops_all_that_begin_at_its_start_or_behind_it() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
+    epochs.assign(7, 10)
+    assert epochs.entries() == [(1, 0), (7, 10)]

@@ -15,7 +15,6 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log import checkpoint
 from ottla.log.directory import closing
 from ottla.log.directory.store import Store
-from ottla.log.epoch import LeaderEpochs
 from ottla.log.log import Log, LogSettings
 from ottla.log.producer.snapshot import CorruptSnapshot, decode
 from ottla.sim.disk import Crashed, SimDisk
@@ -332,7 +331,7 @@ def test_a_log_that_was_moved_aside_is_not_back_after_a_power_failure(seed: int)
     disk.crash()
     store = _open(disk)
     assert len(store.logs()) == 1
-    store.delete_strays(lambda tp, _: True)
+    store.delete_strays(lambda tp, _: True, Mock())
     disk.crash()
     assert list(_open(disk).logs()) == []
 
@@ -374,36 +373,10 @@ def test_meta_properties_of_apache_are_read() -> None:
     }
 
 
-def test_epochs_answer_as_kafkas_cache_does() -> None:
-    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
-    assert [epochs.epoch_of(offset) for offset in (0, 9, 10, 25)] == [1, 1, 3, 6]
-    assert [epochs.end_offset_for(epoch, 30) for epoch in (-1, 0, 1, 2, 5, 6, 7)] == [
-        (-1, -1),
-        (0, 0),
-        (1, 10),
-        (1, 10),
-        (3, 20),
-        (6, 30),
-        (-1, -1),
-    ]
-    epochs.assign(5, 15)
-    assert epochs.entries() == [(1, 0), (3, 10), (5, 15)]
-    epochs.truncate_start(12)
-    assert epochs.entries() == [(3, 12), (5, 15)]
-    epochs.truncate_end(15)
-    assert epochs.entries() == [(3, 12)]
-
-
 @pytest.mark.parametrize("data", [b"", bytes(10), b"\0\2" + bytes(8), b"\0\1" + bytes(4) + b"\0\0\0\1"])
 def test_a_snapshot_that_does_not_read_is_said_to_be_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptSnapshot):
         decode(data)
-
-
-def test_a_newer_epoch_drops_all_that_begin_at_its_start_or_behind_it() -> None:
-    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
-    epochs.assign(7, 10)
-    assert epochs.entries() == [(1, 0), (7, 10)]
 
 
 def _many(store: Store, topic: str, *, first: int = 0) -> list[Log]:

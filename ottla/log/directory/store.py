@@ -296,7 +296,7 @@ class Store(Checkpoints):
             try:
                 self._disk.remove_tree(log.path)
             except OSError as error:
-                # The copy may be on another disk than the log: its failure is none of the caller's disk.
+                # The copy may be on another disk than the log: its failure is not that of the caller's disk.
                 _log.error("cannot remove %s: %s; will retry", log.path, error)
                 self._pending_removals.append((self._now_ms, log.path))
 
