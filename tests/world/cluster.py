@@ -146,6 +146,9 @@ class ClusterHistory(History):
             ledger.history.read_to_the_end("last", logs)
         check(ledger, logs, commits)
         self.world.run_for(_SETTLE_MS)
+        self._check_metadata()
+
+    def _check_metadata(self) -> None:
         # A record that is under way to some nodes is no difference.
         assert self.world.run_until(self._agree, limit_ms=_SETTLE_MS), "the nodes know different metadata"
 

@@ -120,9 +120,7 @@ class OperatedHistory(EosHistory):
             replicas = {b"".join(raw(log)) for log in self._logs(topic, index, partition) if log is not None}
             assert len(replicas) == 1, f"the replicas of {topic}-{index} differ byte by byte"
         self.world.run_for(_SETTLE_MS)
-        images = [each.running.quorum.image for each in self.nodes if each.running is not None]
-        assert len(images) == len(self.nodes)
-        assert all(image == images[0] for image in images), "the nodes know different metadata"
+        self._check_metadata()
 
 
 def run_operated(seed: int, faults_ms: int | None = None) -> OperatedHistory:
