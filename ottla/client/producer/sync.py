@@ -316,10 +316,10 @@ class Producer(Generic[K, V]):
 
         `offsets` defaults to the consumer's positions. They take effect when the transaction commits, and never if it
         aborts. `reader` is the consumer or its `group_metadata()`: the coordinator then refuses a member that has lost
-        its partitions since.
+        its partitions since. A group's name works, too, without that check.
         """
         group, to_commit = group_offsets(reader, offsets)
-        self._thread.run(self._async.send_group_offsets(group, to_commit))
+        self._thread.run(self._async._transacting().send_offsets(group, to_commit))
 
     def commit_transaction(self) -> None:
         """Deliver all records and commit. See `AsyncProducer.commit_transaction`."""

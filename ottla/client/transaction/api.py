@@ -91,11 +91,7 @@ class TransactionCalls:
         aborts. `reader` is the consumer or its `group_metadata()`: the coordinator then refuses a member that has lost
         its partitions since. A group's name works, too, without that check.
         """
-        await self.send_group_offsets(*group_offsets(reader, offsets))
-
-    async def send_group_offsets(self, group: GroupMetadata, offsets: dict[TopicPartition, CommittedAt]) -> None:
-        """Commit a group's offsets as part of the transaction."""
-        await self._transacting().send_offsets(group, offsets)
+        await self._transacting().send_offsets(*group_offsets(reader, offsets))
 
     async def commit_transaction(self) -> None:
         """Deliver all records and offsets of the transaction, and commit.
