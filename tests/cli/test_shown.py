@@ -1,7 +1,8 @@
 """The tools say what the scenes of tests/cli/shown show."""
 
+import logging
 import os
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ def test_the_tools_say_what_they_said(path: Path, tmp_path: Path, monkeypatch: p
     # Nothing of 2001 is deleted while a busy machine plays.
     settings = {"log.retention.check.interval.ms": "86400000"}
     settings |= dict(step.rest.split("=", 1) for step in read(path)[1] if step.command == "node")
-    with ottla.Node(settings=settings) as node:
+    with ExitStack() as stack, ottla.Node(settings=settings) as node:
+        # A node's loggers are those of its process, which a scene may change.
+        stack.callback(logging.getLogger().setLevel, logging.getLogger().level)
         for name, value in {
             **_TERMINAL,
             "HOME": str(tmp_path),
