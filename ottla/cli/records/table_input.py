@@ -127,7 +127,7 @@ def _in_microseconds(batch: Any) -> Any:
 
 def _check_columns(heading: Sequence[str], shape: Shape, types: Mapping[str, str]) -> None:
     if len(set(heading)) < len(heading):
-        raise OttlaError(f"the heading names a column twice: {', '.join(heading)}")
+        raise OttlaError(f"the file names a column twice: {', '.join(heading)}")
     meant = [shape.key_column, shape.value_column, *shape.header_columns, *types]
     for name in meant:
         if name is not None and name not in heading:
