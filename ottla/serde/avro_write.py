@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ottla.columns.encode_columns import Varints, offsets_of, packed, sizes_of
 from ottla.kernel.error import OttlaError
 from ottla.serde.avro_schema import AvroField, AvroNode
-from ottla.serde.serde import as_binary, spread
+from ottla.serde.serde import as_binary, check_distinct, spread
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -170,8 +170,7 @@ def _record(node: AvroNode, column: Any, where: str) -> list[Piece]:
     if pa.types.is_map(column.type) or not pa.types.is_struct(column.type):
         raise OttlaError(f"{where} has type {column.type} (the Avro schema expects a record)")
     names = [field.name for field in column.type]
-    if len(set(names)) < len(names):
-        raise OttlaError(f"{where} has two columns of one name: {', '.join(names)}")
+    check_distinct(names, where)
     columns = dict(zip(names, column.flatten(), strict=True))
     unknown = set(names) - {field.name for field in node.fields}
     if unknown:

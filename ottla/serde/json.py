@@ -29,9 +29,9 @@ _OPEN, _CLOSE, _NONE, _END = (pa.scalar(text, pa.binary()) for text in (b'{"v":'
 #: Arrow reads blocks, which end at the end of a line, on several threads. Smaller blocks cost more than they save.
 _BLOCK_BYTES = 1 << 18
 _BRACES, _NEWLINE = b"{}", ord("\n")
-#: Characters that must be escaped in a JSON string.
 #: A comma and a name, as between the fields of an object. A JSON list of strings has no colon after them.
 _GOES_ON = r'(?s),\s*"(?:[^"\\]|\\.)*"\s*:'
+#: Characters that must be escaped in a JSON string.
 _TO_ESCAPE = '["\\\\\\x00-\\x1f]'
 _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 

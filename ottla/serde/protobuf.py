@@ -20,7 +20,7 @@ from ottla.columns.field import as_bytes, varints
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.serde.confluent import PREFIX_BYTES, prefix
 from ottla.serde.protobuf_zero import with_negative_zeros
-from ottla.serde.serde import Errors, Serde, spread
+from ottla.serde.serde import Errors, Serde, check_distinct, spread
 from ottla.serde.serializer_protobuf import place_of
 
 
@@ -76,8 +76,7 @@ def check_names(given: Any, wanted: Any, where: str = "the value") -> None:
         known = {field.name: field.type for field in wanted}
         if unknown := set(names) - known.keys():
             raise OttlaError(f"{where}: the Protobuf message has no field {min(unknown)}")
-        if len(set(names)) < len(names):
-            raise OttlaError(f"{where} has two columns of one name: {', '.join(names)}")
+        check_distinct(names, where)
         for field in given:
             check_names(field.type, known[field.name], f"field {field.name}")
     elif pa.types.is_list(given) and pa.types.is_list(wanted):

@@ -13,7 +13,7 @@ Your own subclass of `Serde` works as well. Needs the extra `ottla[arrow]`; Avro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 try:
@@ -156,6 +156,12 @@ def spread(present: Any, values: Any) -> Any:
     """Expand `present`, the results of the values that are not null, with nulls where `values` has them."""
     valid = np.asarray(values.is_valid())
     return present.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def check_distinct(names: Sequence[str], where: str) -> None:
+    """Check that no two columns have one name: only one of them would be written. OttlaError."""
+    if len(set(names)) < len(names):
+        raise OttlaError(f"{where} has two columns of one name: {', '.join(names)}")
 
 
 def as_binary(column: Any) -> Any:

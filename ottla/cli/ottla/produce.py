@@ -24,6 +24,7 @@ from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complet
 from ottla.cli.records.input import Parse, Shape, from_json, from_json_line, from_line, records, unescaped
 from ottla.cli.records.table_input import TYPES
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.operations.reading import never_creating
 from ottla.operations.writing import InputRecord
 
 if TYPE_CHECKING:
@@ -227,9 +228,8 @@ def _write(
         typed = path is None and sys.stdin.isatty()
         if typed and form not in _PARSERS:
             raise click.UsageError(f"--format {form} needs a file: -f FILE")
-        settings = client_settings(bootstrap, client)
+        settings = never_creating(client_settings(bootstrap, client))
         settings.setdefault("compression.type", compression)
-        settings.setdefault("allow.auto.create.topics", "false")
         if acks != "all":
             settings["acks"] = acks
         from ottla.client import Producer

@@ -55,8 +55,9 @@ def without_surrogates(value: str) -> str:
     return value if value.isascii() else value.encode(errors="backslashreplace").decode()
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+def no_constant(name: str) -> Any:
+    """Refuse NaN and Infinity, which Python's parser takes: JSON has no such numbers."""
+    raise ValueError(f"JSON has no {name}")
 
 
 def _finite(text: str) -> float:
@@ -71,7 +72,7 @@ def parsed(content: bytes | None) -> Any:
     if not content:
         return None
     try:
-        return json.loads(content.decode(), parse_constant=_no_constant, parse_float=_finite)
+        return json.loads(content.decode(), parse_constant=no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
 

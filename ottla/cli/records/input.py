@@ -19,6 +19,7 @@ from decimal import Decimal
 from math import inf
 from typing import Any
 
+from ottla.cli.records.field import no_constant
 from ottla.kernel.error import OttlaError
 from ottla.operations.writing import Headers, InputRecord
 
@@ -145,10 +146,6 @@ def _without_mark(line: bytes, number: int) -> bytes:
     return line.removeprefix(_BOM) if number == 1 else line
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"JSON has no {name}")
-
-
 def _exact(text: str) -> float:
     """Parse a number that is written again from the double. ValueError if digits would be lost."""
     number = float(text)
@@ -166,7 +163,7 @@ def _exact(text: str) -> float:
 
 def _loads(line: bytes, where: str, parse_float: Callable[[str], float] = float) -> Any:
     try:
-        return json.loads(line.decode(), parse_constant=_no_constant, parse_float=parse_float)
+        return json.loads(line.decode(), parse_constant=no_constant, parse_float=parse_float)
     except json.JSONDecodeError as error:
         raise BadRecord(where, f"is not JSON ({error.msg} at character {error.pos + 1})") from error
     except RecursionError as error:
