@@ -90,9 +90,12 @@ class FollowedPartition(HostedReplica):
                 case AppendRecords():
                     assert records is not None
                     before = log.end_offset
-                    log.append(records, leader_epoch=effect.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
-                    if log.must_flush:
-                        log.limit_visible_end(before)
+                    try:
+                        log.append(records, leader_epoch=effect.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
+                    finally:
+                        # The first of several segments may have had room.
+                        if log.must_flush:
+                            log.limit_visible_end(before)
                 case FollowLeader():
                     self.follow_leader(effect.high_watermark, effect.log_start_offset)
                 case Truncate():

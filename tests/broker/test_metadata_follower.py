@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import load
 from ottla.broker.metadata.metadata_log import MetadataLog, no_dial
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.log.log import LogSettings
+from ottla.log.log import Log, LogSettings
 from ottla.raft.checkpoint import SnapshotId
 from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, TruncateLog
 from ottla.raft.event import AppendFailed, EntriesAppended, LogTruncated, ResignRequested
@@ -72,6 +73,37 @@ def test_a_followers_log_and_metadata_are_those_of_its_leader(follower: _Followe
     assert set(follower.images.appended.topics) == {"a", "b", "c"}
     assert follower.images.committed.topics == {}
     assert follower.log.read(0, 1 << 20, end_offset=follower.log.end_offset).bytes() == follower.data
+
+
+def test_a_follower_with_smaller_segments_than_its_leader_hears_of_every_change(follower: _Follower) -> None:
+    follower.log.settings = LogSettings(retention_ms=-1, retention_bytes=-1, segment_bytes=max(follower.sizes))
+    event = follower.append(follower.data)
+    assert len(follower.log.bases) > 1
+    assert event == EntriesAppended(follower.log.end_offset, len(follower.data), event.changes)
+    assert len(event.changes) == 2
+    assert set(follower.images.appended.topics) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("offset", [1, 2])
+def test_a_follower_reports_the_segments_for_which_there_was_room(follower: _Follower, offset: int) -> None:
+    sizes, log = follower.sizes, follower.log
+    log.settings = LogSettings(retention_ms=-1, retention_bytes=-1, segment_bytes=max(sizes))
+    roll, rolls = log.roll, []
+
+    def fails_at_the_second(now_ms: int, base_offset: int | None = None) -> Any:
+        rolls.append(base_offset)
+        if len(rolls) == offset:
+            raise OSError(errno.ENOSPC, "full")
+        return roll(now_ms, base_offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "roll", lambda _, *given: fails_at_the_second(*given))
+        event = follower.append(follower.data)
+    assert event == EntriesAppended(log.end_offset, log.size, event.changes)
+    assert 0 < log.size < len(follower.data)
+    rest = follower.append(follower.data[log.size :])
+    assert rest.end_offset == log.end_offset
+    assert set(follower.images.appended.topics) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("damage", ["what is there already", "a byte", "a later epoch"])

@@ -151,18 +151,50 @@ def test_a_follower_takes_nothing_of_a_fetch_without_a_whole_batch_of_its_epoch(
         assert (log.end_offset, log.epochs.entries()) == (2, [(1, 0)])
 
 
-@pytest.mark.parametrize("spare", [0, -1])
-def test_what_a_follower_fetched_at_once_fits_into_a_segment(disk: SimDisk, spare: int) -> None:
+@pytest.mark.parametrize(("spare", "bases"), [(0, [0]), (-1, [0, 2]), (-100, [0, 1, 2])])
+def test_what_a_follower_fetched_at_once_goes_into_as_many_segments_as_it_needs(
+    disk: SimDisk, spare: int, bases: list[int]
+) -> None:
+    """The leader's segment may be larger: it was written before segment.bytes was lowered."""
     data = _fetched(0, 1, 2)
     log = _open(disk, segment_bytes=len(data) + spare)
-    if spare < 0:
-        with pytest.raises(KafkaError) as refused:
-            _follow(log, data)
-        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
-        assert (log.size, log.end_offset) == (0, 0)
-    else:
+    appended = _follow(log, data)
+    assert (appended.base_offset, appended.last_offset) == (0, 2)
+    assert (log.end_offset, log.bases, log.size) == (3, bases, len(data))
+    parts = [log.read(base, 1000, end_offset=3).bytes() for base in bases]
+    assert b"".join(parts) == data
+
+
+def test_of_what_a_follower_fetched_it_has_the_segments_for_which_there_was_room(disk: SimDisk) -> None:
+    data = _fetched(0, 1, 2)
+    size = len(data) // 3
+    log = _open(disk, segment_bytes=size)
+    disk.fill(disk._used() + 2 * size)
+    with pytest.raises(OSError, match="disk is full"):
         _follow(log, data)
-        assert (log.end_offset, len(log.bases)) == (3, 1)
+    disk.fill(None)
+    ended = log.end_offset
+    assert 0 < ended < 3
+    _follow(log, data[ended * size :])
+    assert (log.end_offset, log.bases) == (3, [0, 1, 2])
+
+
+def test_a_segment_follows_its_predecessor_without_a_gap_where_the_offsets_have_one(disk: SimDisk) -> None:
+    """A topic that was compacted once: after a crash, a gap between segments would be taken for a lost one."""
+    log = _open(disk, segment_bytes=len(_fetched(0)))
+    _follow(log, _fetched(0, 5, 9))
+    assert log.bases == [0, 1, 6]
+    log.discard()
+    again = _open(disk, segment_bytes=len(_fetched(0)))
+    assert (again.bases, again.end_offset) == ([0, 1, 6], 10)
+    assert [batch.header.base_offset for batch in read(again.read(6, 1000, end_offset=10).bytes())] == [9]
+
+
+@pytest.mark.parametrize(("first", "base"), [(1 << 31, 1), ((1 << 31) + 1, (1 << 31) + 1)])
+def test_a_segment_begins_behind_a_gap_that_no_index_can_span(disk: SimDisk, first: int, base: int) -> None:
+    log = _open(disk)
+    _follow(log, _fetched(0, first))
+    assert (log.bases, log.end_offset) == ([0, base], first + 1)
 
 
 def test_a_follower_takes_a_batch_that_was_written_when_segments_were_larger(disk: SimDisk) -> None:

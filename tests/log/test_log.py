@@ -309,11 +309,11 @@ def test_a_segment_is_left_when_it_is_full_old_or_its_offsets_run_out(disk: SimD
     assert log.bases == [0, 1]
     _append(log, _batch(timestamp=_NOW + 1001, size=1))
     assert log.bases == [0, 1, 2]
-    far = _batch(base_offset=(1 << 31) + 2, leader_epoch=0)
+    far = _batch(base_offset=(1 << 31) + 3, leader_epoch=0)
     _append(log, far, origin=Origin.REPLICA)
-    assert log.bases == [0, 1, 2, (1 << 31) + 2]
+    assert log.bases == [0, 1, 2, (1 << 31) + 3]
     names = disk.list("/d/t-0")
-    assert "00000000002147483650.log" in names
+    assert "00000000002147483651.log" in names
     assert "00000000000000000002.snapshot" in names
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
+from random import Random
 
 import pytest
 
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.log.log import Log as DiskLog
+from ottla.log.log import LogSettings
+from ottla.replica.followed import FollowedPartition
 from ottla.replica.follower import (
     AppendRecords,
     AskOffsets,
@@ -19,6 +25,8 @@ from ottla.replica.follower import (
     RestartAt,
     Truncate,
 )
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import build
 from tests.replica.model import Log
 
 
@@ -204,3 +212,18 @@ def test_a_log_without_epochs_is_trusted_up_to_its_high_watermark() -> None:
     assert asked == Position(2, -1, 9, 0)
     answer = FetchAnswered(asked, high_watermark=3, size=10)
     assert follower.fetched(answer, log) == [Truncate(2), AppendRecords(9), FollowLeader(3, 0)]
+
+
+def test_records_of_the_first_of_two_segments_wait_for_their_flush_if_the_second_has_no_room() -> None:
+    disk = SimDisk(Random(1))
+    disk.make_directory("/d")
+    data = b"".join(build([(1, b"k", b"v", [])], base_offset=offset, leader_epoch=1) for offset in range(2))
+    settings = replace(LogSettings(), segment_bytes=len(data) - 1, flush_messages=1)
+    log = DiskLog.open(disk, "/d/t-0", settings, now_ms=0)
+    followed = FollowedPartition(TopicPartition("t", 0), Uuid(b"1" * 16), log, leader_epoch=1, leader_id=2)
+    position = followed.position()
+    assert position is not None
+    disk.fill(disk._used() + len(data) // 2)
+    with pytest.raises(OSError, match="disk is full"):
+        followed.fetched(FetchAnswered(position, size=len(data)), bytearray(data), 1)
+    assert (log.end_offset, log.visible_end_offset) == (1, 0)

@@ -30,6 +30,7 @@ from ottla.raft.event import (
     SnapshotInstalled,
 )
 from ottla.raft.voters import changes_in
+from ottla.wire.batch import headers
 
 _log = logging.getLogger("ottla.broker")
 #: The voters and the metadata in a snapshot.
@@ -55,14 +56,16 @@ class FollowedLog:
         try:
             log.append(effect.batches, leader_epoch=effect.epoch, now_ms=self._clock.now_ms(), origin=Origin.REPLICA)
         except (KafkaError, OSError) as error:
-            self._complain(f"cannot append the leader's metadata at offset {offset}: {error}")
-            return AppendFailed()
-        self._failure = ""
+            self._complain(f"cannot append the leader's metadata at offset {log.end_offset}: {error}")
+        else:
+            self._failure = ""
         if log.end_offset == offset:
             return AppendFailed()
-        data = log.read(offset, len(effect.batches), end_offset=log.end_offset).bytes()
+        # The first of several segments may have had room.
+        sizes = (header.size for _, header in headers(effect.batches) if header.last_offset < log.end_offset)
+        appended = memoryview(effect.batches)[: sum(sizes)]
         self._images.follow(offset)
-        return EntriesAppended(log.end_offset, len(data), changes_in(data))
+        return EntriesAppended(log.end_offset, len(appended), changes_in(appended))
 
     def _complain(self, failure: str) -> None:
         if failure != self._failure:
