@@ -225,7 +225,7 @@ class ReplicaFetcher:
                     self._forgotten[key] = None
             elif new or position != followed.sent:
                 topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
-                topic.partitions.append(self._fetch_partition(key[1], position, followed.replica))
+                topic.partitions.append(self._fetch_partition(key[1], position))
                 # The session has it of an earlier epoch.
                 self._forgotten.pop(key, None)
             followed.sent = position
@@ -264,16 +264,14 @@ class ReplicaFetcher:
             else:
                 del self._throttled[key]
 
-    def _fetch_partition(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
-        # A partition's data in one response is appended at once, so it must fit into a segment.
-        bytes_max = min(self._runtime.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
+    def _fetch_partition(self, index: int, position: Position) -> FetchPartition:
         return FetchPartition(
             partition=index,
             current_leader_epoch=position.current_leader_epoch,
             fetch_offset=position.offset,
             last_fetched_epoch=position.last_fetched_epoch,
             log_start_offset=position.log_start_offset,
-            partition_max_bytes=bytes_max,
+            partition_max_bytes=self._runtime.settings.replica_fetch_max_bytes,
         )
 
     # ---- responses

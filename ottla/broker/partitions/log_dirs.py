@@ -330,7 +330,7 @@ class LogDirs:
             # The move has just begun, retention has deleted the records that were next, or the log was truncated, even
             # if it has grown again since.
             future.restart_at(source.start_offset, now_ms)
-        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, self._throttle.bytes_max)
+        bytes_max = min(_PIECE_BYTES, self._throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
             future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
