@@ -123,6 +123,32 @@ def test_the_controller_is_told_again_what_it_has_refused(refuses_all: bool, mon
     assert refused == 3
 
 
+def test_what_was_refused_of_a_deleted_topic_is_left_out_though_one_of_its_name_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    node, ask, refused = scene.node, scene.node.controllers.ask, 0
+
+    def refusing(request: Any, done: Any, *more: Any, **named: Any) -> None:
+        nonlocal refused
+        if isinstance(request, AssignReplicasToDirsRequest) and not refused:
+            refused += 1
+            done(KafkaError(ErrorCode.STALE_BROKER_EPOCH))
+        else:
+            ask(request, done, *more, **named)
+
+    monkeypatch.setattr(node.controllers, "ask", refusing)
+    scene.create(4)
+    assert refused
+    scene.machine.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000))
+    scene.machine.settle()
+    scene.create(1)
+    end_ms = scene.machine.clock.monotonic_ms() + 5000
+    scene.machine.run(lambda: scene.machine.clock.monotonic_ms() >= end_ms)
+    [directory] = node.image.topics[TOPIC].partitions[0].directories
+    assert directory == node.log_dirs._id_of(scene.lies_in(0))
+
+
 def test_a_partition_moves_while_it_is_written_and_stays_there() -> None:
     scene = Scene()
     scene.create()

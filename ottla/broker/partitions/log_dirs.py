@@ -167,10 +167,12 @@ class LogDirs:
         by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
         reported: dict[TopicPartition, Uuid] = {}
         for tp, directory in places.items():
-            topic = image.topics.get(tp.topic)
-            if topic is None or node_id not in topic.partitions[tp.partition].replicas:
+            if not image.has(tp):
+                # The topic was deleted. One of its name may have fewer partitions.
                 continue
-            if directory_of(topic.partitions[tp.partition], node_id) != directory:
+            topic = image.topics[tp.topic]
+            known = topic.partitions[tp.partition]
+            if node_id in known.replicas and directory_of(known, node_id) != directory:
                 by_directory.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
                 reported[tp] = directory
         if not by_directory:
