@@ -44,6 +44,18 @@ class Unsupported(KafkaError):
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
+class ServerFault(KafkaError):
+    """The broker failed on one partition and does not say why. Reads ask again, as those of Java's clients do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    @property
+    def retriable(self) -> bool:
+        """True, unlike the code: the next try may meet no fault."""
+        return True
+
+
 class AuthenticationFailed(KafkaError):
     """The broker rejected this client's credentials. A retry does not help."""
 

@@ -187,6 +187,11 @@ class KafkaError(_Portable):
         self.code = code
         self.message = message
 
+    @property
+    def retriable(self) -> bool:
+        """True if the same request may succeed when it is sent again."""
+        return self.code.retriable
+
 
 class RefusedBatch(KafkaError):
     """A well-formed batch that its log rejects: the response also has the log's start offset."""

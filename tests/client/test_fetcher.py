@@ -325,10 +325,13 @@ def one_answer(**data: Any) -> FetchResponse:
     "refusal",
     [
         one_answer(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER)),
+        one_answer(error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        one_answer(error_code=9999),
         FetchResponse(error_code=int(ErrorCode.KAFKA_STORAGE_ERROR)),
+        FetchResponse(error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR)),
         RequestTimedOut("no answer"),
     ],
-    ids=["of a partition", "of the request", "no answer"],
+    ids=["of a partition", "unexplained", "of a newer release", "of the request", "unexplained, whole", "no answer"],
 )
 def test_a_node_that_refuses_a_fetch_has_a_pause_though_a_poll_waits(refusal: FetchResponse | Exception) -> None:
     """The answer woke the poll, and the poll the fetcher: hundreds of fetches a second for as long as an election."""

@@ -67,7 +67,7 @@ class Scene:
 
         return SimpleNamespace(call=call)
 
-    def attempt(self) -> Exception | None:
+    def attempt(self) -> KafkaError | NotReachable | None:
         try:
             asyncio.run(self.lookup.attempt())
         except (KafkaError, NotReachable) as error:
@@ -99,6 +99,8 @@ def test_every_leader_is_asked_once_for_its_partitions() -> None:
     ("said", "left"),
     [
         ({("a", 0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}, [A0]),
+        ({("a", 0): int(ErrorCode.UNKNOWN_SERVER_ERROR)}, [A0]),
+        ({("a", 0): 9999}, [A0]),
         (KafkaError(ErrorCode.NETWORK_EXCEPTION), [A0, B0]),
         (NotReachable("b1:1 cannot be reached"), [A0, B0]),
     ],
@@ -106,7 +108,8 @@ def test_every_leader_is_asked_once_for_its_partitions() -> None:
 def test_what_fails_for_now_is_left_and_holds_up_no_other(said: Any, left: list[TopicPartition]) -> None:
     scene = Scene(A0, A1, B0)
     scene.answers[1] = said
-    assert scene.attempt() is not None
+    failure = scene.attempt()
+    assert isinstance(failure, NotReachable) or (failure is not None and failure.retriable)
     assert list(scene.lookup.left) == left
     assert A1 in scene.lookup.found
     assert scene.cluster.update.called
@@ -114,6 +117,13 @@ def test_what_fails_for_now_is_left_and_holds_up_no_other(said: Any, left: list[
     scene.asked.clear()
     assert scene.attempt() is None
     assert list(scene.asked) == [1], "what was found is not asked for again"
+
+
+def test_a_log_older_than_timestamps_has_no_record_at_a_time() -> None:
+    scene = Scene(A0, A1)
+    scene.answers[1] = {("a", 0): int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)}
+    assert scene.attempt() is None
+    assert scene.lookup.found == {A0: (-1, -1), A1: (10, 20)}
 
 
 def test_a_broker_that_hangs_holds_up_no_other() -> None:

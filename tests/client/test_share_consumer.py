@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -37,7 +37,13 @@ from ottla.wire.api.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ottla.wire.api.share_fetch import ShareFetchRequest
+from ottla.wire.api.share_fetch import (
+    AcquiredRecords,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.wire.api.share_fetch import PartitionData as FetchedData
 from tests.client.conftest import eventually, share_from_the_start
 
 ONE = TopicPartition("t", 0)
@@ -193,6 +199,61 @@ def test_a_poll_that_waits_asks_for_records_within_its_settings(mode: str, numbe
             assert connection.send.call_args.kwargs == {"timeout_ms": 2300}, "the broker may wait before it answers"
 
     asyncio.run(run())
+
+
+def fetched(*batches: AcquiredRecords, code: int = 0) -> ShareFetchResponse:
+    part = FetchedData(partition_index=0, error_code=code, acquired_records=list(batches), records=b"")
+    return ShareFetchResponse(responses=[ShareFetchableTopicResponse(topic_id=ID, partitions=[part])])
+
+
+async def answered(response: ShareFetchResponse, **settings: Any) -> tuple[Exception | None, int]:
+    """The error for the poll that waits, and how many ms after this answer its next fetch goes out."""
+    async with with_session([], **settings) as (fetcher, connection):
+        fetcher.assigned, fetcher.poll_waits = {ONE}, True
+        answer: asyncio.Future[ShareFetchResponse] = asyncio.Future()
+        connection.send.side_effect = [answer, asyncio.Future()]
+        session = fetcher._sessions[7][1]
+        fetcher._ask(7, connection, {ONE: ID})
+        answer.set_result(response)
+        now = now_ms()
+        with (
+            patch("ottla.client.share.fetcher.now_ms", return_value=now),
+            patch.object(fetcher, "_open_connection", return_value=connection),
+        ):
+            fetcher._answered(7, session, answer)
+            for late in range(1_000):
+                fetcher._pass(now + late)
+                if connection.send.call_count == 2:
+                    return fetcher.error, late
+    raise AssertionError("the node is not asked again")
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+        (9999, False),
+        (ErrorCode.CORRUPT_MESSAGE, True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True),
+    ],
+)
+def test_a_poll_raises_what_no_retry_cures(code: int, raised: bool) -> None:
+    error, late = asyncio.run(answered(fetched(code=int(code)), retry_backoff_ms=100))
+    assert (error is not None, late) == (raised, 100)
+
+
+def test_a_failure_that_the_broker_does_not_explain_is_not_raised() -> None:
+    failed = ShareFetchResponse(error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert asyncio.run(answered(failed, retry_backoff_ms=100)) == (None, 100)
+
+
+@pytest.mark.parametrize("setting", ["fetch_min_bytes", "fetch_max_wait_ms"])
+def test_fetches_that_do_not_wait_for_records_do_not_follow_at_once(setting: str) -> None:
+    assert asyncio.run(answered(fetched())) == (None, 0), "the broker has waited"
+    assert asyncio.run(answered(fetched(), **{setting: 0})) == (None, 5)
+    gap = AcquiredRecords(first_offset=4, last_offset=4, delivery_count=1)
+    assert asyncio.run(answered(fetched(gap), **{setting: 0})) == (None, 0), "there was something"
 
 
 def test_a_session_that_is_opened_for_acknowledgements_does_not_wait_for_records() -> None:

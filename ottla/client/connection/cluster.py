@@ -340,7 +340,7 @@ class Cluster:
                 self.metadata.request_update(now_ms())
                 raise last or RequestTimedOut(f"the call did not finish within {timeout_ms} ms") from last
             except KafkaError as error:
-                if not error.code.retriable:
+                if not error.retriable:
                     raise
                 last = error
             except NotReachable as error:

@@ -9,7 +9,8 @@ Rules:
 - A node that refuses a partition, or answers at once without records (fetch.min.bytes=0), is asked about it again only
   after a pause, however often polls wake the fetcher. Another node may be asked in the meantime.
 - A position is compared with its leader whenever the metadata reports a leader change; `validation` asks the leaders.
-- Errors that fresh metadata can cure are retried; all others are raised by the next poll.
+- Errors that fresh metadata can cure are retried, and UNKNOWN_SERVER_ERROR, too, with a warning; all others are raised
+  by the next poll.
 
 KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable
 
@@ -43,6 +45,8 @@ from ottla.wire.api.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+
+_log = logging.getLogger("ottla.client")
 
 #: The first version of Fetch with topic ids.
 _TOPIC_IDS = 13
@@ -255,7 +259,9 @@ class Fetcher(WakeLoop):
             return self.wake()
         if error := error_of(response.error_code):
             session.reset()
-            if not error.code.retriable:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("node %d failed to answer a fetch (%s); fetching again", node_id, error)
+            elif not error.code.retriable:
                 self._fail(wants, error)
             return self._hold(node_id, wants)
         metadata = self._cluster.metadata
@@ -333,9 +339,13 @@ class Fetcher(WakeLoop):
                 if state.fetch_offset == want.offset:
                     self._out_of_range(state, want.offset)
                 return not state.chunks
+            error = error_of(code, f"{partition} at offset {want.offset}")
+            if error is not None and error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("%s; fetching again", error)
+                return False
             if state.fetch_offset == want.offset:
                 # Skipped after a seek: an error at the old offset no longer matters.
-                state.error = error_of(code, f"{partition} at offset {want.offset}")
+                state.error = error
             return True
 
     def _is_preferred_known(self, node_id: int) -> bool:

@@ -9,11 +9,12 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from ottla.client.connection.cluster import Cluster
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import NotReachable, error_of
+from ottla.kernel.client_error import NotReachable, ServerFault, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.list_offsets import (
@@ -22,6 +23,8 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+
+_log = logging.getLogger("ottla.client")
 
 EARLIEST, LATEST = -2, -1
 #: Callback for a found offset; -1 if no record is at or after the time.
@@ -53,7 +56,7 @@ class OffsetLookup:
         by_node, failure = self._requests()
         asks = (self._ask(node_id, topics_of_node) for node_id, topics_of_node in by_node.items())
         for outcome in await asyncio.gather(*asks, return_exceptions=True):
-            if isinstance(outcome, NotReachable) or (isinstance(outcome, KafkaError) and outcome.code.retriable):
+            if isinstance(outcome, NotReachable) or (isinstance(outcome, KafkaError) and outcome.retriable):
                 failure = outcome
             elif outcome is not None:
                 raise outcome
@@ -94,14 +97,26 @@ class OffsetLookup:
         for topic in response.topics:
             for result in topic.partitions:
                 topic_partition = TopicPartition(topic.name, result.partition_index)
-                if error := error_of(result.error_code, str(topic_partition)):
-                    if not error.code.retriable:
+                if error := self._error(topic_partition, result.error_code):
+                    if not error.retriable:
                         raise error
                     failure = error
                     continue
                 if self.left.pop(topic_partition, None) is None:
                     continue
-                self.found[topic_partition] = (result.offset, result.timestamp)
+                found = (-1, -1) if result.error_code else (result.offset, result.timestamp)
+                self.found[topic_partition] = found
                 if self._on_found is not None:
-                    self._on_found(topic_partition, result.offset)
+                    self._on_found(topic_partition, found[0])
         return failure
+
+    @staticmethod
+    def _error(partition: TopicPartition, code: int) -> KafkaError | None:
+        if code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            # The log is older than timestamps: no record is at or after the time.
+            return None
+        error = error_of(code, str(partition))
+        if error is not None and error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            _log.warning("%s: the broker failed to look up an offset and does not say why; asking again", partition)
+            return ServerFault(error.message)
+        return error

@@ -212,7 +212,7 @@ class PositionCalls:
             try:
                 await lookup.attempt()
             except (KafkaError, NotReachable) as error:
-                if not (as_available and lookup.found) or (isinstance(error, KafkaError) and not error.code.retriable):
+                if not (as_available and lookup.found) or (isinstance(error, KafkaError) and not error.retriable):
                     raise
 
         if as_available and any(state.position is not None for state in self._positions.values()):
@@ -275,7 +275,7 @@ class PositionCalls:
         except NotReachable:
             return
         except KafkaError as error:
-            if not error.code.retriable:
+            if not error.retriable:
                 raise
             return
 

@@ -4,6 +4,8 @@ The fetcher lives on the client's loop and is driven by `wake`. It has at most o
 
 Rules:
 - Records are acquired when a poll waits for them, not ahead of it, because their lock runs from then on.
+- A node that answers at once without records (fetch.min.bytes=0) is asked again only after a pause, however often polls
+  wake the fetcher.
 - Acknowledgements go with the next fetch to their broker, or alone when no poll waits for records.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +34,10 @@ from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.api.share_fetch import PartitionData, ShareFetchResponse
 from ottla.wire.batch import check as check_crc
 
+_log = logging.getLogger("ottla.client")
+
+#: The pause between fetches that do not wait for records.
+_BUSY_WAIT_MS = 5
 #: Callback for answered acknowledgements: partition, offsets, and the error (None: acknowledged).
 OnAnswer = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 Sent = Mapping[TopicPartition, list[Range]]
@@ -148,7 +155,9 @@ class ShareFetcher(WakeLoop):
         if not session.answered(response.error_code):
             return self._failed(node_id, session, error_of(response.error_code, response.error_message))
         if error := error_of(response.error_code, response.error_message):
-            if not error.code.retriable:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("node %d failed to answer a share fetch (%s); asking again", node_id, error)
+            elif not error.code.retriable:
                 self.error = error
             return self._failed(node_id, session, error)
         sent = self._busy.pop(node_id)
@@ -157,13 +166,17 @@ class ShareFetcher(WakeLoop):
         metadata.add_nodes(
             ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
         )
-        refused = False
+        refused = acquired = False
         for partition, data in self._acknowledged(sent, response):
             # The locks on records of a deleted topic expire on their own.
             if isinstance(data, PartitionData) and partition.topic:
                 refused = not self._take_in(partition, data) or refused
+                acquired = acquired or bool(data.acquired_records)
+        unwaited = 0 in (self._settings.fetch_min_bytes, self._settings.fetch_max_wait_ms)
         if refused:
             self._hold(node_id)
+        elif unwaited and self.poll_waits and not acquired and isinstance(response, ShareFetchResponse):
+            self._hold(node_id, _BUSY_WAIT_MS)
         self._wake_up()
 
     def _acknowledged(
@@ -208,8 +221,9 @@ class ShareFetcher(WakeLoop):
             callback()
         self.wake()
 
-    def _hold(self, node_id: int) -> None:
-        pause_ms = self._settings.retry_backoff_ms
+    def _hold(self, node_id: int, pause_ms: int | None = None) -> None:
+        """Ask this node again after a pause (default: retry.backoff.ms)."""
+        pause_ms = self._settings.retry_backoff_ms if pause_ms is None else pause_ms
         self._held[node_id] = now_ms() + pause_ms
         self._loop.call_later(pause_ms / 1000, self.wake)
 
@@ -223,7 +237,9 @@ class ShareFetcher(WakeLoop):
             if hint.leader_id >= 0 and metadata.leader_moved(*partition, hint.leader_id, hint.leader_epoch):
                 return True
             metadata.request_update(now_ms())
-            if not error.code.retriable:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("%s; asking again", error)
+            elif error.code is ErrorCode.CORRUPT_MESSAGE or not error.code.retriable:
                 self.error = error
             return False
         if data.acquired_records:
