@@ -201,6 +201,15 @@ def check(code: int, message: str | None = None) -> None:
         raise error
 
 
+def kafka_error(error: Exception) -> KafkaError:
+    """Return an error of any kind as the KafkaError that deliveries and transactions fail with."""
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, OttlaError):
+        return RequestTimedOut(str(error))
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+
+
 def left_out(key: object) -> KafkaError:
     """Return the error for a requested item that is missing in the response."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {key}")

@@ -15,7 +15,7 @@ from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.sender import Sender
 from ottla.client.settings.producer import ProducerSettings
-from ottla.kernel.client_error import ConnectionLost
+from ottla.kernel.client_error import ConnectionLost, TlsFailed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
@@ -262,5 +262,28 @@ def test_an_abort_fails_what_is_not_on_its_way_and_leaves_the_rest_to_its_answer
         answer()
         await sent
         assert scene.accumulator.memory_used == 0
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (TlsFailed("not trusted"), ErrorCode.REQUEST_TIMED_OUT),
+        (ValueError("no such field"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_without_a_producer_id_records_fail_whatever_the_reason(failure: Exception, code: ErrorCode) -> None:
+    async def play(scene: Scene) -> None:
+        async def call(*_: object, **__: object) -> InitProducerIdResponse:
+            raise failure
+
+        scene.broker.call = call  # type: ignore[method-assign]
+        delivery = scene.send(0)
+        await scene.settled()
+        with pytest.raises(KafkaError) as raised:
+            delivery.result(0)
+        assert raised.value.code is code
 
     played(play)

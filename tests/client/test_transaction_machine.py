@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from hypothesis import settings
@@ -11,8 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.client.membership.commit import GroupMetadata
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.driver import Transactor
 from ottla.client.transaction.state import CommitUnanswered, Phase, Transactions
-from ottla.kernel.client_error import Fenced, InvalidProducerEpoch, ProducerFenced, TransactionAbortable, error_of
+from ottla.kernel.client_error import (
+    Fenced,
+    InvalidProducerEpoch,
+    NotReachable,
+    ProducerFenced,
+    TlsFailed,
+    TransactionAbortable,
+    error_of,
+)
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.txn.event import AddPartitions, WriteMarkers
@@ -100,6 +113,28 @@ def test_a_partition_that_was_refused_for_good_fails_the_transaction_and_another
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
         machine.add_answered(added(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED))
     assert machine.phase is Phase.FAILED
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (NotReachable("no coordinator"), ErrorCode.REQUEST_TIMED_OUT),
+        (TlsFailed("not trusted"), ErrorCode.REQUEST_TIMED_OUT),
+        (ValueError("no such field"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_partition_that_cannot_be_added_fails_the_transaction_whatever_the_reason(
+    error: Exception, code: ErrorCode
+) -> None:
+    """Its records would wait until delivery.timeout.ms, and a commit with them."""
+    machine, sender = opened(version=1), Mock()
+    machine.admit(ONE)
+    cluster, read = Mock(retry=AsyncMock(side_effect=error)), ProducerSettings.read("127.0.0.1:1", {})
+    asyncio.run(Transactor(cluster, sender, read, threading.Lock(), machine)._add())
+    assert (machine.phase, machine.pending) == (Phase.FAILED, {})
+    assert machine.error is not None and machine.error.code is code
+    assert sender.wake.called, "the sender gives its records up"
 
 
 def test_a_failed_transaction_tells_why_until_it_is_aborted() -> None:

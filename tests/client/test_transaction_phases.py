@@ -60,7 +60,9 @@ _CALLS: tuple[Callable[[Transactions], object], ...] = (
     _refused,
     Transactions.committing,
     Transactions.aborting,
+    Transactions.preparing,
     Transactions.is_prepared,
+    Transactions.not_prepared,
     _end(ErrorCode.NONE),
     _end(ErrorCode.PRODUCER_FENCED),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,11 +16,14 @@ from ottla.client import (
     OttlaError,
     PreparedTransaction,
     Producer,
+    RequestTimedOut,
     TopicPartition,
     Unsupported,
 )
 from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.state import Phase
 from ottla.wire.api import ApiKey
+from tests.client.conftest import eventually
 
 _SWITCHES = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 
@@ -145,6 +149,45 @@ def test_its_text_is_kafkas() -> None:
     assert str(PreparedTransaction(7, 3)) == "7:3"
     assert str(PreparedTransaction()) == ""
     assert PreparedTransaction.parse("") == PreparedTransaction() == (-1, -1)
+
+
+def test_what_is_prepared_takes_nothing_more_of_another_thread(node: ottla.Node) -> None:
+    """A record behind the last one that is waited for would stay unsent, and be lost with this producer."""
+    name = "crowded"
+    with _producer(node, name) as producer, ThreadPoolExecutor(1) as other:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with node.faults.hold(ApiKey.PRODUCE, transactional_id=name) as held:
+            producer.send(name, b"payment")
+            held.wait()
+            preparing = other.submit(producer.prepare_transaction)
+            phase = producer._async._transactions
+            assert phase is not None
+            eventually(lambda: phase.phase is not Phase.OPEN)
+            with pytest.raises(OttlaError, match="takes nothing more"):
+                producer.send(name, b"late")
+            with pytest.raises(OttlaError, match="takes nothing more"):
+                producer.send_offsets(name, {TopicPartition(name, 0): 5})
+        assert producer.complete_transaction(preparing.result(30))
+    assert _values(node, name) == [b"payment"]
+
+
+def test_a_transaction_that_was_not_prepared_in_time_is_open_still(node: ottla.Node) -> None:
+    name = "late"
+    with _producer(node, name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        transactor = producer._async._transactor
+        assert transactor is not None
+        transactor._settings = ProducerSettings.read(node.bootstrap_servers, {"max_block_ms": 50})
+        with node.faults.hold(ApiKey.PRODUCE, transactional_id=name):
+            producer.send(name, b"1")
+            with pytest.raises(RequestTimedOut):
+                producer.prepare_transaction()
+            producer.send(name, b"2")
+        transactor._settings = producer.settings
+        assert producer.complete_transaction(producer.prepare_transaction())
+    assert _values(node, name) == [b"1", b"2"]
 
 
 def test_offsets_that_were_not_written_in_time_are_prepared_too(node: ottla.Node) -> None:

@@ -42,7 +42,7 @@ from ottla.client.producer.delivery import ProducerBatch
 from ottla.client.producer.metric import ProducerMeter
 from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.state import Transactions
-from ottla.kernel.client_error import RequestTimedOut, check, error_of
+from ottla.kernel.client_error import RequestTimedOut, check, error_of, kafka_error
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -426,8 +426,8 @@ class Sender(WakeLoop):
 
         try:
             response = await self._cluster.retry(attempt, settings.delivery_timeout_ms)
-        except (KafkaError, OttlaError) as error:
-            why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
+        except Exception as error:
+            why = kafka_error(error)
             ended: list[ProducerBatch] = []
             with self._lock:
                 for partition in list(self._accumulator.active):

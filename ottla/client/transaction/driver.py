@@ -18,7 +18,7 @@ from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
 from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Owed, Phase, PreparedTransaction, Transactions
-from ottla.kernel.client_error import NotReachable, RequestTimedOut, Unsupported
+from ottla.kernel.client_error import NotReachable, RequestTimedOut, Unsupported, kafka_error
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -72,7 +72,7 @@ class Transactor:
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Abort an open transaction, so that consumers need not wait for its timeout; retry an unanswered commit."""
-        if self.transactions.phase in (Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
+        if self.transactions.phase in (Phase.OPEN, Phase.PREPARING, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
             commits = self.transactions.unanswered
             try:
                 await (self.commit if commits else self.abort)(flush)
@@ -105,8 +105,12 @@ class Transactor:
                 await self._write_owed()
         except TimeoutError:
             raise self._timed_out("not all records and offsets were delivered") from None
-        with self._lock:
-            return self.transactions.is_prepared()
+        else:
+            with self._lock:
+                return self.transactions.is_prepared()
+        finally:
+            with self._lock:
+                self.transactions.not_prepared()
 
     async def complete(self, flush: Callable[[], Awaitable[None]], decided: PreparedTransaction) -> bool:
         """Commit the prepared transaction if it equals `decided`, otherwise abort it. Returns True if committed."""
@@ -243,11 +247,11 @@ class Transactor:
             await self._cluster.retry(
                 self._at_own_coordinator(self._add_once), self._settings.delivery_timeout_ms, backoff=self._backoff()
             )
-        except (KafkaError, NotReachable) as error:
-            why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
+        except Exception as error:
+            # Of whatever kind: the records that wait for it would wait until delivery.timeout.ms.
             with self._lock:
                 self.transactions.pending.clear()
-                self.transactions.failed(why)
+                self.transactions.failed(kafka_error(error))
         self._sender.wake()
 
     async def _add_once(self, connection: BrokerConnection) -> None:

@@ -5,12 +5,14 @@
 | NEW | READY | the coordinator has assigned a producer id |
 | READY | OPEN | the program begins a transaction |
 | READY | PREPARED | the producer id came with an earlier producer's prepared transaction (KIP-939) |
-| OPEN | PREPARED | the program prepares it, and everything is delivered |
-| OPEN, PREPARED | COMMITTING | the program commits |
-| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts, and no commit request has gone out |
-| OPEN, COMMITTING | FAILED | a record is not delivered, or a request fails with an error that is not retriable |
+| OPEN | PREPARING | the program prepares it |
+| PREPARING | PREPARED | everything is delivered |
+| PREPARING | OPEN | not everything was delivered in time |
+| OPEN, PREPARING, PREPARED | COMMITTING | the program commits |
+| OPEN, PREPARING, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts, and no commit request has gone out |
+| OPEN, PREPARING, COMMITTING | FAILED | a record is not delivered, or a request fails for good |
 | COMMITTING, ABORTING | READY | the coordinator has ended it |
-| NEW, READY, OPEN, PREPARED, COMMITTING, ABORTING, FAILED | FATAL | the id is another producer's, or not allowed |
+| NEW, READY, OPEN, PREPARING, PREPARED, COMMITTING, ABORTING, FAILED | FATAL | the id is taken, or not allowed |
 
 `Transactor` sends the requests and passes the answers back; `Sender` asks whether a batch may be sent.
 
@@ -90,6 +92,7 @@ class Phase(Enum):
     OPEN = "a transaction is open"
     COMMITTING = "a commit is under way: only commit can be repeated"
     ABORTING = "an abort is under way: only abort can be repeated"
+    PREPARING = "the transaction is being prepared, and takes nothing more"
     PREPARED = "the transaction is prepared: commit, abort or complete it"
     FAILED = "the transaction has failed: abort it"
     FATAL = "the producer cannot go on: close it"
@@ -163,14 +166,14 @@ class Transactions:
 
     def committing(self) -> None:
         """Start to commit: the transaction takes nothing more, and what it has may still be sent."""
-        self._require(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
+        self._require(Phase.OPEN, Phase.PREPARING, Phase.PREPARED, Phase.COMMITTING)
         self.phase = Phase.COMMITTING
 
     def aborting(self) -> TransactionAborted:
         """Start to abort: nothing more is sent. Returns the error for the records not sent yet."""
         if self.unanswered:
             raise CommitUnanswered(f"producer {self.transactional_id}: {self.phase.value}")
-        self._require(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
+        self._require(Phase.OPEN, Phase.PREPARING, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
         self.phase = Phase.ABORTING
         self.pending.clear()
         self.owed.clear()
@@ -184,18 +187,24 @@ class Transactions:
         return self.prepared
 
     def preparing(self) -> None:
-        """Check that the open transaction may be prepared."""
+        """Start to prepare: the transaction takes nothing more, and what it has may still be sent."""
         self._require(Phase.OPEN)
         if not self.two_phase:
             raise OttlaError("preparing a transaction needs transaction.two.phase.commit.enable=true")
+        self.phase = Phase.PREPARING
 
     def is_prepared(self) -> PreparedTransaction:
         """Note that everything is delivered: only the end is left, by this producer or one that takes over."""
-        self._require(Phase.OPEN)
+        self._require(Phase.PREPARING)
         self.phase = Phase.PREPARED
         # Nothing was written, so another producer would find nothing.
         self.prepared = PreparedTransaction(*(self.producer or ())) if self.begun else PreparedTransaction()
         return self.prepared
+
+    def not_prepared(self) -> None:
+        """Note that preparing has ended: unless that succeeded, the transaction is open as before."""
+        if self.phase is Phase.PREPARING:
+            self.phase = Phase.OPEN
 
     def _require(self, *phases: Phase) -> None:
         if self.phase in phases:
@@ -209,7 +218,7 @@ class Transactions:
     @property
     def sends(self) -> bool:
         """True if batches may be sent at all."""
-        return self.phase is Phase.OPEN or self.phase is Phase.COMMITTING
+        return self.phase is Phase.OPEN or self.phase is Phase.COMMITTING or self.phase is Phase.PREPARING
 
     def admit(self, partition: TopicPartition) -> bool:
         """True if a batch of this partition may be sent now; otherwise the partition is queued to be added."""
