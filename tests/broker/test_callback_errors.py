@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from random import Random
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
+from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.raft.effect import Answer, Commit, LeaderChanged, Send, Sync
+from ottla.raft.event import TimerExpired
+from ottla.sim.disk import SimDisk
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from tests.broker.disk_scene import TOPIC, Scene
+from tests.controller.place import Place, create
 
 
 def _breaks(*_: Any) -> None:
@@ -21,6 +29,51 @@ def scene() -> Scene:
     scene = Scene(1, log_dirs="/data", offsets_topic_num_partitions="1")
     scene.create(2)
     return scene
+
+
+@pytest.fixture
+def quorum() -> Iterator[tuple[MetadataLog, list[Exception]]]:
+    """The metadata of a node on its own, and the errors that its loop gets."""
+    place, errors = Place(SimDisk(Random(1))), list[Exception]()
+    place.format()
+    with place.node() as log:
+        log.raft.images.on_error = errors.append
+        yield log, errors
+
+
+def test_a_step_of_the_quorum_is_carried_out_to_its_end(quorum: tuple[MetadataLog, list[Exception]]) -> None:
+    log, errors = quorum
+    told: list[str] = []
+    for subscribe in (log.subscribe_step, log.subscribe_leader):
+        subscribe(_breaks)
+        subscribe(lambda: told.append("other"))
+    assert create(log, "t") == [0]
+    assert "t" in log.image.topics
+    log.raft.network.answer = _breaks  # type: ignore[method-assign]
+    told.clear()
+    errors.clear()
+    high_watermark, flushes = log.log.high_watermark, Mock()
+    log.raft.sync.want = flushes  # type: ignore[method-assign]
+    effects = [LeaderChanged(9, 1, ()), Commit(high_watermark), Answer(1, None), Send(1, Mock(), Mock(), 1), Sync()]
+    log.raft.network.send = _breaks  # type: ignore[method-assign]
+    log.raft.on_commit = _breaks
+    with patch.object(log.raft.quorum, "step", return_value=effects):
+        log.raft.step(TimerExpired())
+    assert flushes.called, "what is behind them must be on the disk"
+    assert told == ["other", "other"], "of the leader, and of the step"
+    assert [str(error) for error in errors] == ["a bug"] * 3
+
+
+def test_an_error_of_the_timer_does_not_end_it(quorum: tuple[MetadataLog, list[Exception]]) -> None:
+    log, _ = quorum
+    loop = Mock()
+    log._loop = loop
+    with patch.object(log, "deadline_ms", return_value=0):
+        log._plan()
+        with patch.object(log, "time_passed", _breaks), pytest.raises(ValueError, match="a bug"):
+            log._due()
+        log._loop = None
+    assert [call.args[0] for call in loop.call_later.call_args_list] == [0, 1]
 
 
 def _settle(scene: Scene) -> None:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata import registration
@@ -24,6 +25,7 @@ from ottla.broker.metadata.registration import LogDirectories
 from ottla.controller.broker import register_broker, register_controller, unfence
 from ottla.controller.controller import NEWEST
 from ottla.controller.decision import MutationQuota, unlimited
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.now import earliest
 from ottla.kernel.ports import Clock, Disk, Rng
@@ -65,7 +67,8 @@ class MetadataLog:
         #: When the timer is due.
         self._timer_ms = 0
         self._on_leader: list[Callable[[], None]] = []
-        self._on_step: list[Callable[[], None]] = []
+        #: Called after each step, the plan for the next deadline last.
+        self._on_step: list[Callable[[], None]] = [self._plan]
         #: The epoch in which this node's controller was last activated.
         self._led_epoch = -1
         #: The registration of this controller's incarnation, which lasts as long as the process.
@@ -150,7 +153,7 @@ class MetadataLog:
 
     def subscribe_step(self, subscriber: Callable[[], None]) -> None:
         """Call `subscriber()` after each step of the quorum's machine: its role, log or commit may have changed."""
-        self._on_step.append(subscriber)
+        self._on_step.insert(-1, subscriber)
 
     @property
     def membership(self) -> Membership:
@@ -284,16 +287,12 @@ class MetadataLog:
         quorum, controller = self.raft.quorum, self._controller
         if quorum.leads and self._led_epoch != quorum.epoch:
             self._led_epoch = quorum.epoch
-            if controller.is_active:
-                controller.resign()
-            self._lead()
-            self._leader_changed()
+            resign = [controller.resign] if controller.is_active else []
+            call_each([*resign, self._lead, self._leader_changed, *self._on_step])
         elif controller.is_active and not quorum.leads:
-            controller.resign()
-            self._leader_changed()
-        for subscriber in self._on_step:
-            subscriber()
-        self._plan()
+            call_each([controller.resign, self._leader_changed, *self._on_step])
+        else:
+            call_each(self._on_step)
 
     def _lead(self) -> None:
         try:
@@ -314,8 +313,7 @@ class MetadataLog:
         return known is None or known.incarnation_id != request.incarnation_id
 
     def _leader_changed(self) -> None:
-        for subscriber in self._on_leader:
-            subscriber()
+        call_each(self._on_leader)
 
     def _refused(self, address: str) -> None:
         if self.raft.quorum.high_watermark >= 0:
@@ -330,8 +328,7 @@ class MetadataLog:
         )
 
     def _failed(self, error: OSError) -> None:
-        self.on_failure(error)
-        self._controller.failed(error)
+        call_each([partial(self.on_failure, error), partial(self._controller.failed, error)])
 
     def _plan(self, pause_ms_min: int = 0) -> None:
         """Set the timer to the next deadline, unless it is already due earlier."""
@@ -351,12 +348,12 @@ class MetadataLog:
         self._timer = self._loop.call_later(wait_ms / 1000, self._due)
 
     def _due(self) -> None:
-        pause_ms_min = 0
+        pause_ms_min = _RETRY_MS
         try:
             self.time_passed()
+            pause_ms_min = 0
         except KafkaError:
             _log.exception("cannot write the metadata log; will retry")
-            pause_ms_min = _RETRY_MS
         finally:
             self._timer = None
-        self._plan(pause_ms_min)
+            self._plan(pause_ms_min)

@@ -247,19 +247,28 @@ class RaftDriver:
                 self._carry_out(effect)
             except KafkaError as error:
                 refused = error
-            except OSError as error:
+            except Exception as error:
                 if isinstance(effect, Send | Answer | AnswerFetch | AnswerSnapshot):
                     # A reply that cannot be read or sent changes no state here, so it must not stop the node, nor keep
                     # the effects after it from being carried out.
                     _log.exception("cannot send a message of the quorum")
                     continue
+                if not isinstance(error, OSError):
+                    raise
                 # A vote or an epoch of the machine may not be on disk, so its further messages could be wrong.
                 self.sync.fail(error)
             if self.sync.failure is not None:
                 return
-        self.on_stepped()
+        self._report(self.on_stepped)
         if refused is not None:
             raise refused
+
+    def _report(self, hook: Callable[..., None], *args: int) -> None:
+        """Call a hook; its exception must not keep the rest of a step from being carried out."""
+        try:
+            hook(*args)
+        except Exception as error:
+            self.images.on_error(error)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -278,13 +287,13 @@ class RaftDriver:
             case Commit():
                 self.log.high_watermark = effect.high_watermark
                 self.images.commit(effect.high_watermark)
-                self.on_commit(effect.high_watermark)
+                self._report(self.on_commit, effect.high_watermark)
             case WriteSnapshot():
                 self._write_snapshot(effect.end_offset)
             case CleanLog():
                 self._clean()
             case LeaderChanged():
-                self.on_leader()
+                self._report(self.on_leader)
             case Warn():
                 _log.warning("%s", effect.text)
             case Send():
@@ -318,7 +327,7 @@ class RaftDriver:
             return
         self.step(event)
         if isinstance(event, SnapshotInstalled):
-            self.on_commit(event.snapshot.end_offset)
+            self._report(self.on_commit, event.snapshot.end_offset)
 
     def _install(self, snapshot: SnapshotId) -> None:
         """Read a fetched snapshot on a thread, then restart the log behind it."""
