@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -346,6 +347,44 @@ def test_a_copy_that_fails_takes_the_directory_offline_that_its_error_names(
     assert scene.move(moved, "/c") == "NONE"
     scene.machine.settle()
     assert list(scene.node.failed_directories) == [failed]
+
+
+def test_a_move_that_ends_by_a_bug_is_dropped_and_can_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene, to = about_to_move(3)
+    with monkeypatch.context() as broken:
+        broken.setattr(scene.node.log_dirs, "_copy_piece", Mock(side_effect=ValueError("a bug")))
+        assert scene.move(1, to) == "NONE"
+        scene.machine.settle()
+    assert "the move is dropped" in caplog.text and "a bug" in caplog.text
+    [described] = [each for each in scene.described()[to].topics[0].partitions if each.is_future_key] or [None]
+    assert described is None, "no move goes on that does not"
+    assert scene.move(1, to) == "NONE"
+    scene.until_moved(1, to)
+    assert scene.read(1) == scene.written[1]
+
+
+@pytest.mark.parametrize("lost", ["a removal that fails", "the power before a removal"])
+def test_a_move_that_is_taken_back_does_not_begin_again_with_the_next_start(
+    lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, to = about_to_move(3)
+    at = scene.lies_in(1)
+    scene.write(1, bytes(900_000))
+    scene.slow_down(1000)
+    assert scene.move(1, to) == "NONE"
+    disk = scene.machine.disk
+    failure = Crashed() if lost == "the power before a removal" else OSError(errno.EIO, "broken")
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "remove_tree", Mock(side_effect=failure))
+        with suppress(Crashed):
+            scene.node.log_dirs.move(MOVED, at)
+    scene.machine.power_off()
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.lies_in(1) == at
+    assert not [name for name in disk.list(to) if name.startswith("t-1.")]
 
 
 def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing_behind() -> None:

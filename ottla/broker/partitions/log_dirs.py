@@ -304,6 +304,9 @@ class LogDirs:
         except KafkaError as error:
             _log.error("cannot move %s: %s", tp, error)
             store.cancel_move(tp)
+        except Exception:
+            _log.exception("cannot move %s; the move is dropped", tp)
+            store.cancel_move(tp)
 
     def _swap(self, tp: TopicPartition, replica: HostedReplica) -> None:
         """Use the copy from now on, also if the old log cannot be removed."""

@@ -293,12 +293,17 @@ class Store(Checkpoints):
         log, directory = move
         log.discard()
         if directory.failure is None:
+            path, aside = log.path, self.aside_path(f"{directory.path}/{tp}", DELETE_DIRECTORY, self._now_ms)
             try:
-                self._disk.remove_tree(log.path)
+                # Under its old name the next start would take what is left of it for a move to begin again.
+                self._disk.rename(path, aside)
+                path = aside
+                self._disk.sync_directory(directory.path)
+                self._disk.remove_tree(path)
             except OSError as error:
                 # The copy may be on another disk than the log: its failure is not that of the caller's disk.
-                _log.error("cannot remove %s: %s; will retry", log.path, error)
-                self._pending_removals.append((self._now_ms, log.path))
+                _log.error("cannot remove %s: %s; will retry", path, error)
+                self._pending_removals.append((self._now_ms, path))
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
