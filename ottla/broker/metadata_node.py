@@ -167,7 +167,7 @@ class MetadataNode(Runtime, ABC):
                 self.security = NodeSecurity(self.loop, self._ports.pool, self.settings)
                 self._undo.callback(self.security.close)
                 self.security.start_logins(needed=is_of_many(self.settings))
-            self._bind()
+            ports = self._bind()
             where = self.settings.plain_text("metrics.listener")
             if where is not None:
                 self._observe(where)
@@ -179,8 +179,12 @@ class MetadataNode(Runtime, ABC):
                 self._trace(url)
             self._log_slow(strict=True)
             directories = self._take_directories()
+            settings = self.settings
+            if any(each.port == 0 for each in settings.listeners):
+                # The quorum, and those who describe it, learn where its controllers can be reached.
+                settings = settings.with_ports(ports)
             self.quorum = MetadataLog.open(
-                self.disk, self.settings, directories, self.clock, self.rng, self._dial_controller
+                self.disk, settings, directories, self.clock, self.rng, self._dial_controller
             )
             self._undo.callback(self.quorum.close)
             if self.authorizer is not None:
@@ -236,7 +240,9 @@ class MetadataNode(Runtime, ABC):
         self.pool.shutdown()
         self._undo.close()
 
-    def _bind(self) -> None:
+    def _bind(self) -> dict[str, int]:
+        """Bind the listeners; returns their ports by name."""
+        ports = {}
         for each in self.settings.listeners:
             if each.name in self.settings.controller_listener_names:
                 listener = self._listen(each, self.controller_dispatch, self.controller_admission.gate(each.name))
@@ -244,8 +250,10 @@ class MetadataNode(Runtime, ABC):
             else:
                 listener = self._listen(each, self.dispatch, self.admission.gate(each.name))
                 self.listeners.append(listener)
+            ports[each.name] = listener.port
             if self.settings.is_broker is (listener in self.listeners):
                 self._endpoints[each.name] = advertise(self.settings, each, listener.port)
+        return ports
 
     def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate) -> ListeningSocket:
         on_frame: Callable[[Connection, memoryview, Slot], None] = dispatch.on_frame

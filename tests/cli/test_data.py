@@ -140,6 +140,17 @@ def test_input_that_is_wrong_from_its_beginning_leaves_no_topic(
     assert f"{topic}_wrong" not in run("topics", "list").out
 
 
+def test_a_skip_beyond_the_end_is_refused_and_one_to_the_end_is_not(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text("{}\n{}\n")
+    imports = ("import", str(tmp_path / "lines.jsonl"), topic)
+    for command in (imports, ("produce", topic, "-f", str(tmp_path / "lines.jsonl"))):
+        for more in ((), ("--dry-run",)):
+            said = run(*command, "--skip", "3", *more)
+            assert (said.code, said.err) == (1, "ottla: --skip 3: the input has only 2 records\n")
+    assert run(*imports, "--skip", "2").code == 0
+    assert values(run.bootstrap, topic) == []
+
+
 def test_a_copy_with_settings_that_are_wrong_leaves_no_target(run: Run, topic: str) -> None:
     said = run("topics", "copy", topic, f"{topic}_wrong", "--create", "-X", "fetch.min.bytes=many")
     assert said.code in (1, 2) and "invalid value for fetch.min.bytes" in said.err

@@ -1,17 +1,23 @@
 """How a tool ends that is interrupted or refused by the machine: its words, its exit code, what it leaves."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ottla
+from ottla.broker.call.handler import Call
 from ottla.cli.kafka.groups import streams_group
 from ottla.cli.ottla import export, root
+from ottla.client import Admin, ConfigResource, Producer, ResourceType
 from ottla.client.admin.result import GroupListing, GroupType
+from ottla.embedded.fault_rule import Fault, Where
+from ottla.wire.api import ApiKey
 from tests.cli.kafka_tool import kafka
 from tests.cli.tool import Tool
+from tests.interop.server import KEPT
 
 
 @pytest.fixture
@@ -113,3 +119,57 @@ def test_a_cluster_is_shown_with_its_disks_and_its_quorum(tool: Tool) -> None:
     assert (row[1], row[2]) == (f"{node['host']}:{node['port']}", node["rack"] or "")
     assert all(cell.rpartition(" ")[2] in {"B", "KiB", "MiB", "GiB", "TiB"} for cell in row[3:])
     assert 0 <= node["log_bytes"] <= node["free_bytes"]
+
+
+class _Creations(Fault):
+    """Notes of each metadata request that names topics whether it may create them."""
+
+    def __init__(self) -> None:
+        super().__init__(Where(frozenset({ApiKey.METADATA})), None, 0)
+        self.seen: list[bool] = []
+
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+        if request.topics:
+            self.seen.append(request.allow_auto_topic_creation)
+        return go_on()
+
+
+@pytest.fixture(scope="module")
+def creations() -> Iterator[tuple[str, _Creations]]:
+    """A node with records in topic t, and what tools ask of it."""
+    with ottla.Node(settings=KEPT) as node:
+        node.create_topic("t")
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("t", b"v").result(30)
+        with Admin(node.bootstrap_servers) as admin:
+            admin.alter_config(ConfigResource(ResourceType.GROUP, "s"), {"share.auto.offset.reset": "earliest"})
+        yield node.bootstrap_servers, node.faults._add(_Creations())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "produce t -f {lines}",
+        "import {lines} t",
+        "consume t -e",
+        "consume t -e -g g",
+        "consume t --share s -n 1",
+        "consume t --tail 1 -e",
+        "export t -F json",
+        "perf produce t -n 1",
+        "perf consume t -n 1",
+        "perf latency t -n 1",
+    ],
+)
+def test_no_tool_creates_a_topic_again_that_is_deleted_while_it_is_used(
+    words: str, tool: Tool, creations: tuple[str, _Creations], tmp_path: Path
+) -> None:
+    bootstrap, asked = creations
+    (tmp_path / "lines.jsonl").write_text("{}\n")
+    command = words.format(lines=tmp_path / "lines.jsonl").split()
+    for more in ((), ("-X", "allow.auto.create.topics=true")):
+        asked.seen.clear()
+        said = tool(*command, "-b", bootstrap, *more)
+        assert said.code == 0, said.err
+        assert any(asked.seen) is bool(more), "unless it is told to"
+        assert asked.seen

@@ -78,6 +78,18 @@ def test_a_secret_on_the_command_line_is_refused(tool: Tool, path: Path, words: 
     assert "every user of this machine can see" in said.err
 
 
+def test_a_setting_that_no_client_has_is_refused_but_can_be_removed(tool: Tool, path: Path) -> None:
+    said = tool("profile", "set", "prod", "client.id=me", "security.protocoll=SSL")
+    assert (said.code, said.err) == (
+        1,
+        "ottla: there is no client setting security.protocoll; did you mean security.protocol?\n",
+    )
+    assert path.read_text() == ""
+    path.write_text('[profiles.prod]\nnonsense = "1"\n')
+    assert tool("profile", "set", "prod", "client_id=me", "nonsense=").code == 0
+    assert ConfigFile(path).profiles["prod"] == {"client_id": "me"}
+
+
 def test_every_secret_of_a_client_is_known() -> None:
     certificates = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
     declared = {each.name for kind in CLIENTS.values() for each in kind.declared.values() if each.sensitive}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import AsyncConsumer, AsyncProducer, Consumer, OttlaError, Producer, TopicPartition
+from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, OttlaError, Producer, TopicPartition
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker.wire_client import WireClient
 from tests.client.conftest import eventually
@@ -33,6 +34,18 @@ def use(node: ottla.Node) -> None:
         producer.send("t", b"v").result(30)
         consumer.assign([TopicPartition("t", 0)])
         assert values(consumer, 1) == [b"v"]
+
+
+def test_the_controller_is_shown_where_it_listens(tmp_path: Path) -> None:
+    """Before and after a restart, which may bring another port."""
+    with ottla.Node(tmp_path) as node, Admin(node.bootstrap_servers) as admin:
+        for _ in range(2):
+            [address] = admin.describe_quorum().endpoints[1]
+            host, _, port = address.removeprefix("CONTROLLER://").rpartition(":")
+            with socket.create_connection((host, int(port)), 10):
+                pass
+            assert int(port) != 0
+            node.restart()
 
 
 def test_a_hundred_nodes_one_after_another_leave_nothing_behind(

@@ -131,7 +131,7 @@ def consume(
         with admin(bootstrap, client) as ask:
             for topic in topics:
                 ask.describe_topic(topic)
-        settings = client_settings(bootstrap, client) | {"allow.auto.create.topics": "false"}
+        settings = client_settings(bootstrap, client)
         read.read_share_group(settings, topics, queue, options["committed"], write, options["count"])
         return
     _read(bootstrap, client, topics, group, write, wanted, **options)
@@ -167,8 +167,6 @@ def _read(
         raise click.UsageError("--tail cannot be combined with --until or -n")
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    # A missing topic is an error here; reading must not create it.
-    settings["allow.auto.create.topics"] = "false"
     usual = "earliest" if stop_at_end or until or (tail and wanted) else "latest"
     begins, ends = bounds(bootstrap, client, topics, only, start or usual, until, committed=committed)
     stops = ends if stop_at_end or until else None

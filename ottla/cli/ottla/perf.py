@@ -14,6 +14,7 @@ from ottla.cli.client_kind import settings_of
 from ottla.cli.measure import MEBIBYTE, Latencies, MeasuredWindow, Pace
 from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.reading import never_creating
 
 if TYPE_CHECKING:
     from ottla.client import Producer
@@ -66,7 +67,7 @@ def produce(
     from ottla.cli import screen
     from ottla.cli.records.write import ensure_topic
 
-    settings = client_settings(bootstrap, client)
+    settings = never_creating(client_settings(bootstrap, client))
     settings.setdefault("compression.type", compression)
     settings.setdefault("acks", acks)
     from ottla.client import Producer
@@ -136,7 +137,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
             start.offset for start in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check().values()
         )
     wanted = min(count, there)
-    settings = client_settings(bootstrap, client) | {"auto.offset.reset": "earliest"}
+    settings = never_creating(client_settings(bootstrap, client)) | {"auto.offset.reset": "earliest"}
     if group:
         settings["group.id"] = group
     size = read = 0
@@ -195,7 +196,7 @@ def latency(
     from ottla.cli.records.write import ensure_topic
     from ottla.client.settings.reference import CLIENTS
 
-    settings, given = client_settings(bootstrap, client), pairs(client, "-X")
+    settings, given = never_creating(client_settings(bootstrap, client)), pairs(client, "-X")
     usual = {name: value for name, value in (("linger.ms", 0), ("acks", acks)) if name not in given}
     reads, writes = settings_of("consumer", settings), settings_of("producer", settings | usual)
     CLIENTS["producer"].read(writes, {})  # before --create: invalid settings leave no topic behind

@@ -99,6 +99,7 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
     '${env:NAME}', '${file:PATH}' and '${prompt}' also keep it out of the file.
     """
     from ottla.cli import screen
+    from ottla.client.settings.reference import explain
 
     wanted: dict[str, str | None] = {}
     for change in changes:
@@ -106,6 +107,9 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
         key = key.strip()
         if not equals and not is_secret(key):
             raise click.UsageError(f"{change}: expected KEY=VALUE")
+        if value or not equals:
+            # A removal takes any name: the file may have one that no client knows.
+            explain(key)
         if is_secret(key) and equals and value and not value.startswith("${"):
             raise OttlaError(f"every user of this machine can see {key} on the command line; give {key} alone")
         wanted[key] = value or None if equals else _asked(key)

@@ -103,7 +103,7 @@ def read_share_group(
 
     settings |= {"group.id": group, "share.acknowledgement.mode": "explicit"}
 
-    with ShareConsumer(settings_of("share", settings)) as consumer:
+    with ShareConsumer(never_creating(settings_of("share", settings))) as consumer:
         consumer.subscribe(list(topics))
 
         def polled() -> Iterator[Sequence[ShareRecord]]:

@@ -141,8 +141,11 @@ def _so_far(writer: Writer, skip: int) -> str:
 
 
 def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iterator[InputRecord]:
-    """Yield at most `limit` records after the first `skip`."""
-    return islice(records, skip, None if limit is None else skip + limit)
+    """The records after the first `skip`, at most `limit`. OttlaError if there are fewer than `skip`."""
+    skipped = sum(1 for _ in islice(records, skip))
+    if skipped < skip:
+        raise OttlaError(f"--skip {skip}: the input has only {_many(skipped)}")
+    return islice(records, limit)
 
 
 def summarize(records: Iterator[InputRecord]) -> dict[str, Any]:

@@ -208,6 +208,15 @@ class ServerSettings(
         )
         return ServerSettings((node_layer, cluster_layer, static))
 
+    def with_ports(self, ports: Mapping[str, int]) -> ServerSettings:
+        """Return these settings with the ports that listeners got for port 0, by the listeners' names."""
+        static = self._layers[-1]
+        listeners = []
+        for text, listener in zip(static.texts["listeners"].split(","), self.listeners, strict=True):
+            listeners.append(f"{text.rpartition(':')[0]}:{listener.port or ports[listener.name]}")
+        given = {**static.texts, "listeners": ",".join(listeners)}
+        return ServerSettings((*self._layers[:-1], static._replace(texts=given)))
+
     def with_fitting(
         self, node: Mapping[str, str], cluster: Mapping[str, str]
     ) -> tuple[ServerSettings, list[OttlaError]]:
