@@ -13,5 +13,10 @@ def call_each(callbacks: Iterable[Callable[[], object]]) -> None:
             callback()
         except Exception as error:
             errors.append(error)
+    raise_all(errors)
+
+
+def raise_all(errors: list[Exception]) -> None:
+    """Raise what several callbacks raised, if anything."""
     if errors:
         raise errors[0] if len(errors) == 1 else ExceptionGroup("several callbacks failed", errors)

@@ -8,11 +8,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from ottla.kernel.callbacks import call_each
+from ottla.kernel.callbacks import raise_all
 from ottla.kernel.error import KafkaError
 
 #: Called with None when the records are committed, otherwise with the reason why they may not be.
@@ -69,20 +68,26 @@ class CommitQueue:
 
     def complete(self, high_watermark: int, error: KafkaError | None = None) -> None:
         """Call every waiter up to `high_watermark`; with `error` if the records were committed by too few replicas."""
-        call_each(_calls(self._heap, high_watermark, error))
+        _call(self._heap, high_watermark, error)
 
     def fail(self, error: KafkaError) -> None:
         """Call every waiter with `error`: this node no longer leads the partition."""
         heap, self._heap = self._heap, []
-        call_each(_calls(heap, None, error))
+        _call(heap, None, error)
 
 
-def _calls(
-    heap: list[CommitWaiter], high_watermark: int | None, error: KafkaError | None
-) -> Iterator[Callable[[], None]]:
-    """The calls of the waiters up to `high_watermark` (None: of all), each taken out of the queue before it."""
+def _call(heap: list[CommitWaiter], high_watermark: int | None, error: KafkaError | None) -> None:
+    """Call the waiters up to `high_watermark` (None: all), each taken out of the queue before; like `call_each`.
+
+    It runs for every commit that a producer waits for, so it makes no closures.
+    """
+    errors: list[Exception] = []
     while heap and (high_watermark is None or heap[0].offset <= high_watermark):
         waiter = heappop(heap)
         done, waiter.done = waiter.done, None
         if done is not None:
-            yield partial(done, error)
+            try:
+                done(error)
+            except Exception as failure:
+                errors.append(failure)
+    raise_all(errors)

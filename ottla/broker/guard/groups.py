@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
@@ -99,16 +100,19 @@ def describe(field: str) -> Guard:
         def may(name: str) -> bool:
             return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, name)
 
+        @cache
+        def shows(topic: str) -> bool:
+            return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
+
         def amend(response: Any) -> Any:
             for group in response.groups:
                 if group.error_code:
                     continue
                 if request.include_authorized_operations:
                     group.authorized_operations = authorizer.operations(call, AclResource.GROUP, group.group_id)
-                if not all(
-                    authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False)
-                    for name in _topics_of(group)
-                ):
+                # All of them are asked about: the log names every topic that hides a group.
+                shown = [shows(name) for name in sorted(_topics_of(group))]
+                if not all(shown):
                     group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     group.error_message = _HIDDEN
                     group.members = []
@@ -172,11 +176,11 @@ def share_offsets(authorizer: Authorizer, handler: Handler, call: Call, request:
     return _offsets_of_groups(authorizer, handler, call, request, _refused_share_topic)
 
 
-def _describes(authorizer: Authorizer, call: Call, topic: Any, *, logged: bool = True) -> bool:
+def _describes(authorizer: Authorizer, call: Call, topic: Any) -> bool:
     name = getattr(topic, "topic_name", "") or getattr(topic, "name", "")
     if not name and hasattr(topic, "topic_id"):
         name = call.node.topic_name(topic.topic_id)
-    return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
+    return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
 
 
 def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -184,7 +188,7 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
     if request.topics is None:
 
         def amend(response: Any) -> Any:
-            response.topics = [each for each in response.topics if _describes(authorizer, call, each, logged=False)]
+            response.topics = [each for each in response.topics if _describes(authorizer, call, each)]
             return response
 
         return amended(handler.function(call, request), amend)
@@ -220,8 +224,9 @@ def _offsets_of_groups(
 
         def amend(response: Any) -> Any:
             # The handler answers every entry in order, even if several name the same group.
-            for group, (_, hidden) in zip(response.groups, divisions, strict=True):
-                group.topics = [topic for topic in group.topics if _describes(authorizer, call, topic, logged=False)]
+            for group, asked, (_, hidden) in zip(response.groups, request.groups, divisions, strict=True):
+                if asked.topics is None:
+                    group.topics = [topic for topic in group.topics if _describes(authorizer, call, topic)]
                 if not group.error_code:
                     group.topics += map(refusal, hidden)
             return response

@@ -130,8 +130,8 @@ def describe_topic_partitions(
 ) -> Reply:
     """The topics that the client may describe, as if there were no others."""
 
-    def may(name: str, *, logged: bool = True) -> bool:
-        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
+    def may(name: str) -> bool:
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
 
     refused: list[Any] = []
     if request.topics:
@@ -142,7 +142,7 @@ def describe_topic_partitions(
                 return denied
             refused = denied.topics
     else:
-        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name, logged=False)]
+        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name)]
         if not shown:
             return handler.error_response(request, call.version, _DENIED)
 

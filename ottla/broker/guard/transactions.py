@@ -84,7 +84,7 @@ def describe(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
             transaction_state.topics = [
                 topic
                 for topic in transaction_state.topics
-                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic, logged=False)
+                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic)
             ]
         return response
 
@@ -100,11 +100,7 @@ def list_transactions(authorizer: Authorizer, handler: Handler, call: Call, requ
             transaction_state
             for transaction_state in response.transaction_states
             if authorizer.allows(
-                call,
-                AclOperation.DESCRIBE,
-                AclResource.TRANSACTIONAL_ID,
-                transaction_state.transactional_id,
-                logged=False,
+                call, AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, transaction_state.transactional_id
             )
         ]
         return response
