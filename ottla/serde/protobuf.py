@@ -2,7 +2,7 @@
 
 Rules:
 - The columns are the message's fields, with ptars' types: well-known timestamps are Arrow timestamps, enums are
-  numbers, and a missing field without presence has its default.
+  numbers, and a missing field without presence has its default. Of several members of a oneof, the last one counts.
 - Confluent's wire format puts a zero byte, four bytes of schema id and the message's index path before the message.
 """
 
@@ -19,6 +19,7 @@ from ottla.columns.encode_columns import offsets_of
 from ottla.columns.field import as_bytes, varints
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.serde.confluent import PREFIX_BYTES, prefix
+from ottla.serde.protobuf_oneof import has_choices, with_last_members
 from ottla.serde.protobuf_zero import with_negative_zeros
 from ottla.serde.serde import Errors, Serde, check_distinct, spread
 from ottla.serde.serializer_protobuf import place_of
@@ -38,6 +39,7 @@ class Protobuf(Serde):
         self.errors = errors
         self._confluent = confluent
         self._descriptor = descriptor
+        self._chooses = has_choices(descriptor)
         self._prefix = b"" if schema_id is None else prefix(schema_id, place_of(descriptor))
         self._handler = HandlerPool([descriptor.file]).get_for_message(descriptor)
         self.type = pa.struct(list(self._handler.array_to_record_batch(pa.array([], pa.binary())).schema))
@@ -46,10 +48,14 @@ class Protobuf(Serde):
         present = values.drop_null() if values.null_count else values
         if not len(present):
             return pa.nulls(len(values), self.type)
-        structs = self._handler.array_to_record_batch(
-            _without_prefix(present) if self._confluent else present
-        ).to_struct_array()
+        messages = _without_prefix(present) if self._confluent else present
+        structs = self._structs(messages)
+        if self._chooses:
+            structs = with_last_members(structs, messages, self._descriptor, self._structs)
         return structs if len(present) == len(values) else spread(structs, values)
+
+    def _structs(self, messages: Any) -> Any:
+        return self._handler.array_to_record_batch(messages).to_struct_array()
 
     def encode(self, column: Any) -> Any:
         if self._confluent and not self._prefix:

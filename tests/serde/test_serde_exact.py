@@ -151,6 +151,57 @@ def test_a_column_that_the_protobuf_message_lacks_is_refused() -> None:
         writing.encode(pa.array([{"inner": {"n": 1 << 40}}]))
 
 
+def _nested_choices() -> Any:
+    """A message with a oneof in it, once, in a list and in a map; and a field that is no choice."""
+    file = descriptor_pb2.FileDescriptorProto(name="choices.proto", package="exact", syntax="proto3")
+    choice = file.message_type.add(name="Pick")
+    choice.oneof_decl.add(name="choice")
+    choice.field.add(name="a", number=1, type=9, label=1, oneof_index=0)
+    choice.field.add(name="b", number=2, type=5, label=1, oneof_index=0)
+    choice.field.add(name="note", number=3, type=9, label=1)
+    outer = file.message_type.add(name="Picks")
+    entry = outer.nested_type.add(name="MappedEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=11, label=1, type_name=".exact.Pick")
+    outer.field.add(name="one", number=1, type=11, label=1, type_name=".exact.Pick")
+    outer.field.add(name="many", number=2, type=11, label=3, type_name=".exact.Pick")
+    outer.field.add(name="mapped", number=3, type=11, label=3, type_name=".exact.Picks.MappedEntry")
+    outer.field.add(name="plain", number=4, type=5, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("exact.Picks"))
+
+
+@pytest.mark.parametrize("confluent", [False, True])
+def test_the_last_member_of_a_oneof_on_the_wire_counts(confluent: bool) -> None:
+    both = b"\x0a\x01x" + b"\x10\x05" + b"\x1a\x01n"  # a="x", b=5, note="n"
+    turned = b"\x10\x05" + b"\x0a\x01x"
+    picks = [both, turned, b"\x0a\x01x", b""]
+    plain = b"\x20\x07"
+    one = [b"\x0a" + bytes([len(each)]) + each + plain for each in picks]
+    many = [b"".join(b"\x12" + bytes([len(each)]) + each for each in chosen) for chosen in (picks, picks[2:], [])]
+    mapped = [
+        b"\x1a" + bytes([len(each) + 5]) + b"\x0a\x01k\x12" + bytes([len(each)]) + each for each in (both, picks[2])
+    ]
+    message, messages = _nested_choices(), [*one, *many, *mapped]
+    prefixed = [b"\0\0\0\0\1\2\x02" + each if confluent else each for each in messages]
+    reading = serde.protobuf(message, confluent=confluent)
+    rows = reading.decode(pa.array([None, *prefixed], pa.binary())).to_pylist()
+
+    def pick(value: Any) -> dict[str, Any]:
+        return {name: getattr(value, name) if value.HasField(name) else None for name in "ab"} | {"note": value.note}
+
+    wanted = [message.FromString(each) for each in messages]
+    assert rows[0] is None
+    assert [row["one"] for row in rows[1:]] == [pick(each.one) if each.HasField("one") else None for each in wanted]
+    assert [row["many"] for row in rows[1:]] == [[pick(one) for one in each.many] for each in wanted]
+    assert [row["mapped"] for row in rows[1:]] == [
+        [(key, pick(value)) for key, value in each.mapped.items()] for each in wanted
+    ]
+    assert [row["plain"] for row in rows[1:]] == [each.plain for each in wanted]
+
+
 def test_bytes_after_a_datum_of_avro_are_refused() -> None:
     value = avro_serializer(schema("int"))({"a": 5})
     assert avro_deserializer(schema("int"))(value) == {"a": 5}
