@@ -21,7 +21,7 @@ from ottla.sim.node import NodeHost
 from ottla.sim.operators import REPLICAS, cycle_topic, reassign
 from tests.world.cluster import _SETTLE_MS, servers_of
 from tests.world.eos import EosHistory
-from tests.world.replicas import raw
+from tests.world.replicas import check_compacted, compacted, raw
 
 
 class OperatedHistory(EosHistory):
@@ -116,7 +116,9 @@ class OperatedHistory(EosHistory):
         super()._end()
         for topic, index, partition in self._partitions():
             if self.hands.compacts and any(topic == each.topic for each in self.moves):
-                continue  # Each replica is compacted at a time of its own.
+                logs = [log for log in self._logs(topic, index, partition) if log is not None]
+                check_compacted(f"{topic}-{index}", [compacted(log) for log in logs])
+                continue
             replicas = {b"".join(raw(log)) for log in self._logs(topic, index, partition) if log is not None}
             assert len(replicas) == 1, f"the replicas of {topic}-{index} differ byte by byte"
         self.world.run_for(_SETTLE_MS)

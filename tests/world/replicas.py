@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from ottla.kernel.error import ErrorCode
 from ottla.log.log import Log
+from ottla.log.segment.aborted import AbortedTransaction
 from ottla.net.outbound import Outbound
 from ottla.net.peer import OutboundOptions, Unanswered
 from ottla.sim.checker import Broken, CommittedRecords, SentRecord, WorkloadLedger, check
@@ -415,8 +416,41 @@ def raw(log: Log) -> list[bytes]:
     while offset < log.end_offset:
         data = log.read(offset, 1, end_offset=log.end_offset).bytes()
         found.append(data)
-        offset = records_of(data)[-1][0] + 1
+        *_, header = (batch.header for batch in read(data))
+        offset = header.base_offset + header.last_offset_delta + 1
     return found
+
+
+#: Of a replica: its records by offset, as (producer id, key, value), and its aborted transactions.
+Compacted = tuple[dict[int, tuple[int, bytes | None, bytes | None]], list[AbortedTransaction]]
+
+
+def compacted(log: Log) -> Compacted:
+    """What a compacted log holds besides markers."""
+    found: dict[int, tuple[int, bytes | None, bytes | None]] = {}
+    for data in raw(log):
+        for batch in read(data):
+            if not batch.header.is_control:
+                producer = batch.header.producer_id
+                found |= {each.offset: (producer, each.key, each.value) for each in batch.records()}
+    return found, log.aborted(log.start_offset, log.end_offset)
+
+
+def check_compacted(name: str, replicas: list[Compacted]) -> None:
+    """AssertionError if compacted replicas of records that all have a key of their own hold different things.
+
+    Each replica is compacted at a time of its own: one may still hold what was aborted.
+    """
+    everything = {offset: record for records, _ in replicas for offset, record in records.items()}
+    for records, _ in replicas:
+        for offset, record in everything.items():
+            assert records.get(offset, record) == record, f"the replicas of {name} differ at {offset}"
+            if offset not in records:
+                aborted = (each for held, of_log in replicas if offset in held for each in of_log)
+                assert any(
+                    each.producer_id == record[0] and each.first_offset <= offset <= each.last_offset
+                    for each in aborted
+                ), f"a replica of {name} lacks what is committed at {offset}"
 
 
 def run_replicas(seed: int) -> ReplicaHistory:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.segment.aborted import AbortedTransaction
 from ottla.sim.checker import Broken, SentRecord, WorkloadLedger, check
+from tests.world.replicas import check_compacted
 
 _LOGS = {0: [(0, b"a"), (1, b"b"), (3, b"c")], 1: []}
 
@@ -77,3 +79,16 @@ def test_a_consumer_that_goes_back_is_seen_unless_it_began_anew() -> None:
 def test_a_commit_that_goes_back_is_seen(position: int | None) -> None:
     with pytest.raises(Broken, match="went back from 4"):
         _holds(_ledger(), _LOGS, position)
+
+
+def test_compacted_replicas_may_differ_in_what_was_aborted_only() -> None:
+    whole = {0: (7, b"a", b"1"), 1: (8, b"b", b"2"), 4: (7, b"c", b"3")}
+    aborted = [AbortedTransaction(7, 4, 5, 4)]
+    left = {offset: whole[offset] for offset in (0, 1)}
+    check_compacted("t-0", [(whole, aborted), (left, [])])
+    with pytest.raises(AssertionError, match="lacks what is committed at 1"):
+        check_compacted("t-0", [(whole, aborted), ({0: whole[0]}, aborted)])
+    with pytest.raises(AssertionError, match="lacks what is committed at 4"):
+        check_compacted("t-0", [(left, []), (whole, [AbortedTransaction(8, 4, 5, 4)])])
+    with pytest.raises(AssertionError, match="differ at 1"):
+        check_compacted("t-0", [(whole, aborted), ({**whole, 1: (8, b"b", b"x")}, aborted)])
