@@ -49,13 +49,13 @@ def test_a_step_of_the_quorum_is_carried_out_to_its_end(quorum: tuple[MetadataLo
         subscribe(lambda: told.append("other"))
     assert create(log, "t") == [0]
     assert "t" in log.image.topics
-    log.raft.network.answer = _breaks  # type: ignore[method-assign]
+    log.raft.network.answer = _breaks  # type: ignore[assignment]
     told.clear()
     errors.clear()
     high_watermark, flushes = log.log.high_watermark, Mock()
     log.raft.sync.want = flushes  # type: ignore[method-assign]
     effects = [LeaderChanged(9, 1, ()), Commit(high_watermark), Answer(1, None), Send(1, Mock(), Mock(), 1), Sync()]
-    log.raft.network.send = _breaks  # type: ignore[method-assign]
+    log.raft.network.send = _breaks  # type: ignore[assignment]
     log.raft.on_commit = _breaks
     with patch.object(log.raft.quorum, "step", return_value=effects):
         log.raft.step(TimerExpired())

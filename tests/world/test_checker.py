@@ -82,6 +82,7 @@ def test_a_commit_that_goes_back_is_seen(position: int | None) -> None:
 
 
 def test_compacted_replicas_may_differ_in_what_was_aborted_only() -> None:
+    whole: dict[int, tuple[int, bytes | None, bytes | None]]
     whole = {0: (7, b"a", b"1"), 1: (8, b"b", b"2"), 4: (7, b"c", b"3")}
     aborted = [AbortedTransaction(7, 4, 5, 4)]
     left = {offset: whole[offset] for offset in (0, 1)}

@@ -339,13 +339,13 @@ class Fetcher(WakeLoop):
                 if state.fetch_offset == want.offset:
                     self._out_of_range(state, want.offset)
                 return not state.chunks
-            error = error_of(code, f"{partition} at offset {want.offset}")
-            if error is not None and error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                _log.warning("%s; fetching again", error)
+            refusal = error_of(code, f"{partition} at offset {want.offset}")
+            if refusal is not None and refusal.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("%s; fetching again", refusal)
                 return False
             if state.fetch_offset == want.offset:
                 # Skipped after a seek: an error at the old offset no longer matters.
-                state.error = error
+                state.error = refusal
             return True
 
     def _is_preferred_known(self, node_id: int) -> bool:

@@ -248,7 +248,7 @@ class Transactor:
                 self._at_own_coordinator(self._add_once), self._settings.delivery_timeout_ms, backoff=self._backoff()
             )
         except Exception as error:
-            # Of whatever kind: the records that wait for it would wait until delivery.timeout.ms.
+            # Otherwise the records that wait for the partition would wait until delivery.timeout.ms.
             with self._lock:
                 self.transactions.pending.clear()
                 self.transactions.failed(kafka_error(error))
