@@ -170,6 +170,9 @@ def test_a_gap_in_the_sequences_is_mended_by_a_new_epoch() -> None:
     machine.add_answered(added(ErrorCode.NONE))
     machine.given_up(failure(ErrorCode.REQUEST_TIMED_OUT), numbered=True)
     machine.aborting()
+    assert not machine.needs_init, "the coordinator ends it first"
+    end = machine.end_request()
+    assert end is not None and (end.transactional_id, end.producer_id, end.committed) == ("x", 7, False)
     machine.end_answered(EndTxnResponse())
     assert machine.needs_init
     request = machine.init_request()

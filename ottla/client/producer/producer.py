@@ -248,6 +248,8 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         except TimeoutError:
             raise buffer_full(self.settings) from None
         finally:
+            if freed in self._waiting:
+                self._waiting.remove(freed)
             self._sender.meter.waited_for_room(now_ms() - began_ms, now_ms())
 
     async def flush(self, progress: Progress | None = None) -> None:
