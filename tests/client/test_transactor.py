@@ -1,0 +1,222 @@
+"""What drives a transaction: which errors look the coordinator up again, what waits how long, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.client.connection.cluster import TRANSACTION, Cluster
+from ottla.client.membership.commit import GroupMetadata
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.driver import Transactor, _protocol
+from ottla.client.transaction.state import Phase, Transactions
+from ottla.kernel.client_error import NotReachable, RequestTimedOut
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.init_producer_id import InitProducerIdResponse
+
+ONE = TopicPartition("t", 0)
+_MOVED = [
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+]
+_STAYED = [
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+]
+
+
+class Scene:
+    """A transactor whose transaction is open, without a cluster: what it forgets, and whom it wakes."""
+
+    def __init__(self, version: int = 2, **settings: Any) -> None:
+        self.settings = ProducerSettings.read("127.0.0.1:1", {"transactional_id": "x", **settings})
+        self.machine = Transactions("x", 60_000)
+        self.machine.init_answered(InitProducerIdResponse(producer_id=7, producer_epoch=0))
+        self.machine.begin(version)
+        self.forgotten: list[tuple[int, str]] = []
+        self.wakes: list[None] = []
+        self.aborted: list[KafkaError] = []
+        self.cluster = Cluster(self.settings)
+        self.cluster.coordinator = self._coordinator  # type: ignore[method-assign]
+        self.cluster.forget_coordinator = lambda *key: self.forgotten.append(key)  # type: ignore[method-assign]
+        sender = SimpleNamespace(
+            wake=lambda: self.wakes.append(None), abort=self.aborted.append, failed=["batch"], renumber=lambda _: None
+        )
+        self.sender = cast(Any, sender)
+        self.transactor = Transactor(self.cluster, self.sender, self.settings, threading.Lock(), self.machine)
+        self.asked: list[tuple[int, str, str]] = []
+
+    async def _coordinator(self, kind: int, key: str, purpose: str = "coordinator") -> Any:
+        self.asked.append((kind, key, purpose))
+        return SimpleNamespace()
+
+
+def played(play: Callable[[Scene], Awaitable[None]], version: int = 2, **settings: Any) -> None:
+    async def run() -> None:
+        await play(Scene(version, **settings))
+
+    asyncio.run(run())
+
+
+async def hangs() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def done() -> None:
+    return None
+
+
+@pytest.mark.parametrize("code", [*_MOVED, *_STAYED, None])
+def test_a_coordinator_that_has_moved_is_looked_up_again(code: ErrorCode | None) -> None:
+    error: Exception = NotReachable("gone") if code is None else KafkaError(code, "why")
+
+    async def play(scene: Scene) -> None:
+        async def attempt(_: object) -> None:
+            raise error
+
+        with pytest.raises(type(error)) as raised:
+            await scene.transactor._at_own_coordinator(attempt)()
+        assert raised.value is error
+        assert scene.asked == [(TRANSACTION, "x", "")]
+        assert scene.forgotten == ([(TRANSACTION, "x")] if code in (*_MOVED, None) else [])
+
+    played(play)
+
+
+@pytest.mark.parametrize("call", ["commit", "abort", "prepare"])
+def test_what_takes_longer_than_max_block_ms_says_what_to_do(call: str) -> None:
+    async def play(scene: Scene) -> None:
+        what = "the broker has not answered for all records" if call == "abort" else "not all records and offsets"
+        with pytest.raises(RequestTimedOut, match=f"{what}.* within max.block.ms=20: try again, or abort"):
+            await getattr(scene.transactor, call)(hangs)
+        assert scene.machine.phase in (Phase.COMMITTING, Phase.ABORTING, Phase.OPEN, Phase.PREPARED)
+        assert bool(scene.aborted) == (call == "abort")
+        assert scene.sender.failed == ["batch"], "nothing was told of it yet"
+
+    def two_phase(scene: Scene) -> Awaitable[None]:
+        scene.machine.two_phase = call == "prepare"
+        return play(scene)
+
+    played(two_phase, max_block_ms=20)
+
+
+def test_an_empty_transaction_ends_without_a_request_and_tells_what_its_abort_told() -> None:
+    async def play(scene: Scene) -> None:
+        await scene.transactor.abort(done)
+        assert scene.machine.phase is Phase.READY and scene.sender.failed == []
+        scene.machine.begin(2)
+        await scene.transactor.commit(done)
+        assert scene.machine.phase is Phase.READY
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "why"), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "why"),
+        (NotReachable("no broker can be reached"), ErrorCode.REQUEST_TIMED_OUT, "no broker can be reached"),
+    ],
+)
+def test_partitions_that_cannot_be_added_fail_the_transaction(error: Exception, code: ErrorCode, said: str) -> None:
+    async def play(scene: Scene) -> None:
+        given: list[tuple[int, int, int]] = []
+
+        async def retry(attempt: object, timeout_ms: int, *_: object, backoff: Any) -> None:
+            given.append((timeout_ms, backoff.next_ms(), backoff.next_ms()))
+            raise error
+
+        scene.cluster.retry = retry  # type: ignore[method-assign, assignment]
+        scene.machine.admit(ONE)
+        assert scene.machine.pending
+        scene.transactor._pending()
+        scene.transactor._pending()
+        assert scene.transactor._adding is not None
+        await scene.transactor._adding
+        assert not scene.machine.pending and scene.machine.phase is Phase.FAILED
+        assert scene.machine.error is not None and scene.machine.error.code is code
+        assert said in str(scene.machine.error) and len(scene.wakes) == 1
+        [(timeout_ms, first, _)] = given
+        assert timeout_ms == 90_000 and first <= 24, "the last transaction ends soon"
+
+    played(play, version=1, delivery_timeout_ms=90_000)
+
+
+@pytest.mark.parametrize(
+    ("code", "phase"),
+    [(ErrorCode.GROUP_AUTHORIZATION_FAILED, Phase.FAILED), (ErrorCode.COORDINATOR_NOT_AVAILABLE, Phase.OPEN)],
+)
+def test_offsets_that_cannot_be_written_fail_the_transaction_unless_that_passes(code: ErrorCode, phase: Phase) -> None:
+    error = KafkaError(code, "why")
+
+    async def play(scene: Scene) -> None:
+        async def write(_: object) -> None:
+            raise error
+
+        scene.transactor._write = write  # type: ignore[method-assign, assignment]
+        with pytest.raises(KafkaError) as raised:
+            await scene.transactor.send_offsets(GroupMetadata("g"), {ONE: (5, -1, "")})
+        assert raised.value is error
+        assert scene.machine.phase is phase and scene.machine.error is (error if phase is Phase.FAILED else None)
+        assert scene.machine.owed, "still to be written"
+
+    played(play)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_close_that_cannot_end_the_transaction_says_so(commits: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="ottla.client")
+    error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "why")
+
+    async def play(scene: Scene) -> None:
+        async def retry(*_: object, **__: object) -> None:
+            raise error
+
+        scene.cluster.retry = retry  # type: ignore[method-assign, assignment]
+        scene.machine.admit(ONE)
+        if commits:
+            scene.machine.committing()
+            scene.machine.end_request()
+            assert scene.machine.unanswered
+        await scene.transactor.close(done)
+        outcome = "confirmed as committed" if commits else "aborted"
+        [said] = [each.getMessage() for each in caplog.records]
+        assert said == f"the transaction of x was not {outcome}: {error}"
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("level", "supported", "protocol"), [(None, True, 1), (1, True, 1), (2, True, 2), (3, True, 2), (2, False, 1)]
+)
+def test_the_second_protocol_needs_the_feature_and_the_request(
+    level: int | None, supported: bool, protocol: int
+) -> None:
+    connection = SimpleNamespace(
+        features={} if level is None else {"transaction.version": level},
+        supports=lambda key, version: supported and (key, version) == (ApiKey.END_TXN, 5),
+    )
+    assert _protocol(cast(Any, connection)) == protocol
+
+
+def test_a_failed_transaction_is_not_ended_but_told() -> None:
+    async def play(scene: Scene) -> None:
+        error = KafkaError(ErrorCode.INVALID_RECORD, "why")
+        scene.machine.failed(error)
+        with pytest.raises(KafkaError) as raised:
+            await scene.transactor._end()
+        assert raised.value is error and scene.asked == []
+
+    played(play)
