@@ -76,7 +76,10 @@ class Beating(Group):
     [
         (None, PAUSE_MS),
         (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), BACKOFF_MS),
+        (KafkaError(ErrorCode.NOT_COORDINATOR), BACKOFF_MS),
+        (KafkaError(ErrorCode.NETWORK_EXCEPTION), BACKOFF_MS),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), BACKOFF_MS),
+        (KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), BACKOFF_MS),
         (NotReachable("no broker can be reached"), BACKOFF_MAX_MS),
     ],
 )
@@ -85,6 +88,8 @@ def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_m
     group.run()
     assert group.pauses == [pause_ms, PAUSE_MS]
     assert group.error is None
+    loads = isinstance(outcome, KafkaError) and outcome.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert group.cluster.forget_coordinator.called == (outcome is not None and not loads), "it may have moved"
     assert not group.owner.something_to_do.called
 
 

@@ -14,9 +14,10 @@ import pytest
 from ottla.client.connection.cluster import TRANSACTION, Cluster
 from ottla.client.membership.commit import GroupMetadata
 from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.api import not_aborted
 from ottla.client.transaction.driver import Transactor, _protocol
-from ottla.client.transaction.state import Phase, Transactions
-from ottla.kernel.client_error import NotReachable, RequestTimedOut
+from ottla.client.transaction.state import CommitUnanswered, Phase, Transactions
+from ottla.kernel.client_error import Fenced, NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -220,3 +221,38 @@ def test_a_failed_transaction_is_not_ended_but_told() -> None:
         assert raised.value is error and scene.asked == []
 
     played(play)
+
+
+_UNANSWERED = "the commit was sent and may have been carried out: call commit_transaction to know, or close"
+_NOT_ABORTED = "the transaction was not aborted (h:1 is gone): the coordinator aborts it after its timeout"
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "notes"),
+    [
+        (CommitUnanswered("x"), ZeroDivisionError(), [_UNANSWERED]),
+        (NotReachable("h:1 is gone"), ZeroDivisionError(), [_NOT_ABORTED]),
+        (NotReachable("h:1 is gone"), KafkaError(ErrorCode.INVALID_RECORD), [_NOT_ABORTED]),
+        (NotReachable("h:1 is gone"), Fenced(ErrorCode.PRODUCER_FENCED), []),
+        (Fenced(ErrorCode.PRODUCER_FENCED), ZeroDivisionError(), None),
+    ],
+)
+def test_an_error_that_ends_a_transaction_says_what_became_of_it(
+    failure: Any, error: BaseException, notes: list[str] | None
+) -> None:
+    not_aborted(failure, error)
+    found = getattr(error, "__notes__", [])
+    if notes is None:
+        assert len(found) == 1 and str(failure) in found[0]
+    else:
+        assert found == notes
+
+
+def test_an_abort_that_fails_as_the_commit_did_adds_nothing_and_a_fence_says_more() -> None:
+    error = KafkaError(ErrorCode.INVALID_RECORD, "why")
+    not_aborted(error, error)
+    assert not hasattr(error, "__notes__")
+    fence = Fenced(ErrorCode.PRODUCER_FENCED)
+    with pytest.raises(Fenced) as raised:
+        not_aborted(fence, error)
+    assert raised.value is fence and fence.__cause__ is error

@@ -253,3 +253,10 @@ def test_a_reader_of_any_length_is_sent_in_little_memory() -> None:
         tracemalloc.stop()
     assert sent > 60_000_000
     assert peak < 8_000_000
+
+
+@pytest.mark.parametrize(("unit", "stamp"), [("s", 2), ("ms", 2_345), ("us", 2_345_678), ("ns", 2_345_678_901)])
+def test_a_timestamp_of_any_unit_is_sent_in_milliseconds_without_the_rest(unit: str, stamp: int) -> None:
+    table = pa.table({"value": [b"v"] * 2, "time": pa.array([stamp, None], pa.timestamp(unit))})
+    (cut,) = cuts(table, ColumnMapping(timestamp="time"), 1, 1 << 20, lambda: TIME)
+    assert list(cut.timestamps) == [2_000 if unit == "s" else 2_345, TIME]
