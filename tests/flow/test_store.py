@@ -1,6 +1,7 @@
 """State stores: what they give, in which order, and what they hide (Kafka Streams 4.3, tried)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -245,6 +246,62 @@ def test_sessions_are_found_by_end_and_start() -> None:
     assert store.fetch_session("k", 15, 20) == "15-20"
     store.remove(Windowed("k", Window(15, 20)))
     assert store.fetch_session("k", 15, 20) is None
+
+
+def test_sessions_of_a_range_of_keys_are_those_of_its_keys_and_both_ends() -> None:
+    store = opened(stores.session("s", 100, "string", "string"))
+    for key, start, end in (("a", 1, 30), ("ab", 2, 20), ("b", 3, 10), ("c", 4, 40)):
+        store.put(Windowed(key, Window(start, end)), f"{key}{start}")
+    found = {
+        (low, high): [(key.key, key.window, value) for key, value in store.fetch_range(low, high)]
+        for low, high in (("a", "b"), ("ab", None), (None, "ab"), (None, None), ("bb", "bc"))
+    }
+    a, ab, b, c = ("a", (1, 30), "a1"), ("ab", (2, 20), "ab2"), ("b", (3, 10), "b3"), ("c", (4, 40), "c4")
+    assert {keys: sorted(of_keys) for keys, of_keys in found.items()} == {
+        ("a", "b"): [a, ab, b],
+        ("ab", None): [ab, b, c],
+        (None, "ab"): [a, ab],
+        (None, None): [a, ab, b, c],
+        ("bb", "bc"): [],
+    }
+    assert sorted(store.all()) == sorted(store.fetch_range(None, None))
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_session_is_hidden_when_its_end_is_older_than_the_newest_by_the_retention(in_memory: bool) -> None:
+    log: Logged = []
+    store = opened(replace(stores.session("s", 100, "string", "string"), in_memory=in_memory), log)
+    for start, end in ((5, 10), (11, 11), (90, 110)):
+        store.put(Windowed("k", Window(start, end)), str(end))
+    assert [key.window for key, _ in store.all()] == [(11, 11), (90, 110)]
+    assert [key.window for key, _ in store.fetch("k")] == [(11, 11), (90, 110)]
+    assert (store.fetch_session("k", 5, 10), store.fetch_session("k", 11, 11)) == (None, "11")
+    # A late one is logged, as by Kafka Streams, and does not come back.
+    store.put(Windowed("k", Window(1, 9)), "9")
+    assert len(log) == 4
+    assert store.fetch_session("k", 1, 9) is None
+    # The scan for closed sessions of a persistent store still sees what its segment has.
+    closed = [key.window for key, _ in store.find_closed(0, 110)]
+    assert closed == ([(11, 11), (90, 110)] if in_memory else [(1, 9), (5, 10), (11, 11), (90, 110)])
+    assert list(store.find_closed(111, 110)) == []
+
+
+def test_windows_of_a_range_of_keys_are_those_of_its_keys_and_both_ends() -> None:
+    store = opened(stores.window("s", 30, 10, "string", "string"))
+    for key, start in (("a", 10), ("ab", 20), ("b", 30), ("b", 10), ("c", 20)):
+        store.put(key, f"{key}{start}", start)
+    found = {
+        asked: [(key.key, key.window.start, value) for key, value in store.fetch_range(*asked)]
+        for asked in (("a", "b", 0, 99), ("ab", None, 11, 29), (None, "ab", 10, 20), (None, None, 30, 30))
+    }
+    assert found == {
+        ("a", "b", 0, 99): [("a", 10, "a10"), ("ab", 20, "ab20"), ("b", 10, "b10"), ("b", 30, "b30")],
+        ("ab", None, 11, 29): [("ab", 20, "ab20"), ("c", 20, "c20")],
+        (None, "ab", 10, 20): [("a", 10, "a10"), ("ab", 20, "ab20")],
+        (None, None, 30, 30): [("b", 30, "b30")],
+    }
+    assert store.fetch_one("b", 30) == "b30"
+    assert store.fetch_one("b", 20) is None
 
 
 def test_writes_are_logged_in_kafka_streams_form() -> None:
