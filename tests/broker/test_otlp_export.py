@@ -77,8 +77,10 @@ def export(receiver: Receiver) -> Iterator[OtlpExport]:
     one.close()
 
 
-def push(data: bytes) -> ClientMetrics:
-    client = Client("billing", ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
+def push(
+    data: bytes, client_id: str = "billing", software: tuple[str, str] = ("apache-kafka-java", "4.3.1")
+) -> ClientMetrics:
+    client = Client(client_id, software, ("127.0.0.1", 5))
     return ClientMetrics(Uuid(bytes(15) + b"\7"), client, False, data, 1000)
 
 
@@ -118,6 +120,15 @@ def test_what_the_client_says_of_itself_stays(receiver: Receiver, export: OtlpEx
         "client_software_version": "4.3.1",
     }
     eventually(lambda: "ottla_client_metrics_otlp_sent_total 1" in export.lines())
+
+
+def test_what_a_client_is_called_is_handed_on_as_far_as_80_characters(export: OtlpExport) -> None:
+    pushed = push(measured(group_id="g"), "c" * 90, ("s" * 90, "v" * 80))
+    (point,) = read_points(export.body([pushed]))
+    assert point is not None
+    said = dict(point.resource)
+    names = ("client_id", "client_software_name", "client_software_version")
+    assert [said[name] for name in names] == ["c" * 80, "s" * 80, "v" * 80]
 
 
 def test_a_receiver_that_refuses_costs_a_counted_drop(receiver: Receiver, export: OtlpExport) -> None:
