@@ -188,6 +188,17 @@ def test_batches_of_one_layout_are_one_run() -> None:
     assert [(one.timestamp_delta, one.offset_delta) for one in run.spans] == [(0, 0), (0, 64)]
 
 
+def test_batches_of_one_size_and_two_layouts_are_two_runs() -> None:
+    data = b"".join(
+        batch(Shape(40, value_size, 12 - value_size, 1_000, "", 0, 1, Codec.NONE, append_time=False), 0)
+        for value_size in (10, 12)
+    )
+    places = [(at + HEADER_BYTES, at + header.size, header.count) for at, header in headers(data)]
+    assert len({end - start for start, end, _ in places}) == 1
+    runs = runs_of(np.frombuffer(data, dtype=np.uint8), data, places) or []
+    assert [(run.batches, run.records) for run in runs] == [(1, 40), (1, 40)]
+
+
 def test_a_record_that_is_not_like_the_first_ends_the_short_way() -> None:
     shape = Shape(150, 100, None, 1_000, "", 0, 1, Codec.NONE, append_time=False)
     body = batch(shape, 0)[HEADER_BYTES:]

@@ -256,6 +256,50 @@ def test_transform_values_of_a_table_is_called_for_nulls() -> None:
     assert driver.output_topic("out").read_key_values() == [("k", "v!"), ("k", "None!")]
 
 
+@pytest.mark.parametrize("store", [None, "shouted"])
+def test_the_old_value_of_a_transformed_table_is_taken_back_downstream(store: str | None) -> None:
+    """With a store the old value is the stored one, and without it is made again."""
+    told: list[str] = []
+
+    class Shout:
+        def init(self, context: Context) -> None:
+            told.append("init")
+
+        def transform(self, key: str, value: str | None) -> str | None:
+            return None if value is None else f"{value}!"
+
+        def close(self) -> None:
+            told.append("close")
+
+    builder = StreamsBuilder()
+    shouted = builder.table("in").transform_values(Shout, materialized=store)
+    shouted.group_by(lambda key, value: (value, key)).count().to_stream().to("out")
+    with TestDriver(builder.build(key_serde="string", value_serde="string")) as driver:
+        driver.input_topic("in").pipe_all([("k", "a"), ("j", "a"), ("k", "b"), ("j", None)])
+        counts = driver.output_topic("out", value_serde="long").read_key_values()
+    assert counts == [("a!", 1), ("a!", 2), ("a!", 1), ("b!", 1), ("a!", 0)]
+    assert told == ["init", "close"]
+
+
+@pytest.mark.parametrize("store", [None, "shouted"])
+def test_a_join_looks_up_the_transformed_value(store: str | None) -> None:
+    class Shout:
+        def transform(self, key: str, value: str | None) -> str | None:
+            return None if value in (None, "hush") else f"{value}!"
+
+    builder = StreamsBuilder()
+    shouted = builder.table("in").transform_values(Shout, materialized=store)
+    shouted.join(builder.table("other"), lambda left, right: f"{left}{right}").to_stream().to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe("k", "v", timestamp=70)
+    driver.input_topic("other").pipe("k", "1", timestamp=50)
+    driver.input_topic("other").pipe("j", "1", timestamp=50)
+    driver.input_topic("in").pipe("k", "hush", timestamp=80)
+    driver.input_topic("other").pipe("k", "2", timestamp=90)
+    found = [(record.key, record.value, record.timestamp) for record in driver.output_topic("out").read_records()]
+    assert found == [("k", "v!1", 70), ("k", None, 80)]
+
+
 class Hold(Processor):
     """Keeps records, and forwards them when the wall clock has gone on."""
 
