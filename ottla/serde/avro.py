@@ -330,12 +330,12 @@ def _record(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
 
 def _collection(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
     assert writer.items is not None and reader.items is not None
-    plain = array.cast(pa.list_(array.type.value_type)) if reader.kind == "array" else array
-    sizes = np.asarray(pc.list_value_length(_as_list(plain)).fill_null(0)).astype(np.int64)
+    lists = _as_list(array)
+    sizes = np.asarray(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    mask = array.is_null() if array.null_count else None
-    flat = _as_list(plain).flatten()
+    mask = array.is_null()
+    flat = lists.flatten()
     if reader.kind == "array":
         return pa.ListArray.from_arrays(pa.array(offsets), resolved(flat, writer.items, reader.items), mask=mask).cast(
             reader.type

@@ -284,6 +284,10 @@ def test_a_session_is_hidden_when_its_end_is_older_than_the_newest_by_the_retent
     closed = [key.window for key, _ in store.find_closed(0, 110)]
     assert closed == ([(11, 11), (90, 110)] if in_memory else [(1, 9), (5, 10), (11, 11), (90, 110)])
     assert list(store.find_closed(111, 110)) == []
+    # What is hidden for good takes no memory.
+    store.put(Windowed("k", Window(200_000, 200_000)), "new")
+    assert [key.window for key, _ in store.find_closed(0, 200_000)] == [(200_000, 200_000)]
+    assert len(store.entries) == 2
 
 
 def test_windows_of_a_range_of_keys_are_those_of_its_keys_and_both_ends() -> None:
