@@ -55,6 +55,8 @@ _BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?", re.DOTALL)
 _USAGE = re.compile(r"^usage: .*?(?=^\S+: error: )", re.DOTALL | re.MULTILINE)
 #: The options of one of Kafka's tools, which follow each of its refusals.
 _HELP = re.compile(r"^Option +Description *\n(?:[ -].*\n)+", re.MULTILINE)
+#: The help of argparse, whose lines each version of Python breaks and fills in its own way.
+_ARGPARSE = re.compile(r"^usage: .*", re.DOTALL)
 _CONTROL = re.compile(r"[^\n -~]")
 _UUID = re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}")
 
@@ -172,7 +174,7 @@ class Player:
 
     def _plain(self, text: str) -> str:
         # Python's versions break the lines of a usage in different places.
-        text = _USAGE.sub("", text)
+        text = _ARGPARSE.sub(_uniform, _USAGE.sub("", text))
         text = _STYLED.sub(lambda found: _style(found[1]), _BAR.sub("", text))
         for name, value in (("{dir}", str(self._directory)), ("{data}", self._data), ("{server}", self._server)):
             text = text.replace(value, name)
@@ -183,6 +185,12 @@ class Player:
         for name, pattern in self._vary:
             text = pattern.sub(name.replace("\\", r"\\"), text)
         return text
+
+
+def _uniform(found: re.Match[str]) -> str:
+    usage, blank, rest = found[0].partition("\n\n")
+    rest = re.sub(r"(--\S+) (\S+), (-\w) \2", r"\1, \3 \2", re.sub(r"(?<=\S)(\n {10,}| {2,})(?=\S)", "  ", rest))
+    return " ".join(usage.split()) + blank + rest
 
 
 def _style(codes: str) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import ottla
+from tests.cli.kafka_tool import SCRIPTS
 from tests.cli.shown_scene import Player, read, scenes
 from tests.cli.shown_state import State
+from tests.cli.test_words import commands
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
 
@@ -33,3 +35,12 @@ def test_the_tools_say_what_they_said(path: Path, tmp_path: Path, monkeypatch: p
             monkeypatch.setenv(name, value)
         with closing(State(node.bootstrap_servers)) as state:
             Player(node, tmp_path, monkeypatch, state).play(path)
+
+
+def test_the_help_of_every_tool_is_in_a_scene() -> None:
+    asked = {step.rest for path in scenes() for step in read(path)[1]}
+    tools = {name for name in SCRIPTS if name.startswith("kafka-") and not name.endswith(".sh")}
+    # As Apache's: a shell script that reads no options.
+    tools -= {"kafka-server-stop"}
+    tools |= {f"ottla {part}" for name, _ in commands() for part in (name, name.split()[0])}
+    assert {tool for tool in tools if f"{tool} --help" not in asked} == set()

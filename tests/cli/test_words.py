@@ -22,7 +22,7 @@ from tests.cli.tool import CTRL_C, OTTLA, Tool, in_process, on_terminal
 _WITHOUT_JSON = {"start", "completion", "streams run"}
 
 
-def _commands() -> Iterator[tuple[str, click.Command]]:
+def commands() -> Iterator[tuple[str, click.Command]]:
     for name, (where, _) in _TOOLS.items():
         module, _, attribute = where.partition(":")
         command = getattr(import_module(module), attribute)
@@ -35,14 +35,14 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 def test_every_command_can_answer_in_json() -> None:
     without = {
         name
-        for name, command in _commands()
+        for name, command in commands()
         if not any(isinstance(each, click.Option) and each.name == "as_json" for each in command.params)
     }
     assert without == _WITHOUT_JSON
 
 
 def test_the_first_sentence_of_every_command_stands_whole_in_the_help_of_its_tool(tool: Tool) -> None:
-    for name in {name.split()[0] for name, _ in _commands() if " " in name}:
+    for name in {name.split()[0] for name, _ in commands() if " " in name}:
         assert "..." not in tool(name, "--help").out.partition("Commands:")[2]
 
 
@@ -174,4 +174,4 @@ def test_the_table_of_jobs_names_commands_that_are_there_and_all_of_them() -> No
     named = set(re.findall(r"`ottla ([a-z -]+)`", table))
     # What belongs to a command that the table names, or to no job.
     beside = {"storage info", "storage random-uuid", "completion"}
-    assert {name for name, _ in _commands()} - beside == named
+    assert {name for name, _ in commands()} - beside == named
