@@ -299,7 +299,7 @@ def _page(last: LastRun, now: StreamsSample, before: StreamsSample | None) -> Re
         f"{rate:,.0f} records/s, lag {sum(row['lag'] for row in tasks):,}  ",
         (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C to stop", "dim"),
     )
-    most_behind = sorted(tasks, key=lambda row: (-row["lag"], row["task"]))
+    most_behind = sorted(tasks, key=lambda row: -row["lag"])
     parts: list[RenderableType] = [head, Text(), screen.fitting(*_task_table(most_behind[:room]))]
     if len(tasks) > room:
         parts.append(Text(f"and {len(tasks) - room:,} more tasks", style="dim"))
