@@ -183,7 +183,7 @@ def test_status_shows_each_node_with_its_replicas(
     running.clear()
     code, out, err = ottla("status")
     assert (code, err) == (1, "")
-    assert [line.split("\t")[1:] for line in out.splitlines()][0] == [
+    assert next(line.split("\t")[1:] for line in out.splitlines()) == [
         "down",
         "127.0.0.1:5001",
         "broker, controller",
@@ -235,4 +235,5 @@ def test_progress_of_a_cluster_that_waits_is_told(ottla: Callable[..., Said], mo
         raise OttlaError("node 1 did not stop")
 
     monkeypatch.setattr(LocalCluster, "stop", stop)
-    assert ottla("down", terminal=True) == (1, "", "<dim>waiting for node 1</>\n<red><bold>ottla:</> node 1 did not stop\n")
+    told = "<dim>waiting for node 1</>\n<red><bold>ottla:</> node 1 did not stop\n"
+    assert ottla("down", terminal=True) == (1, "", told)
