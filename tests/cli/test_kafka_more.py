@@ -226,7 +226,7 @@ def test_endpoints_stand_under_their_headings() -> None:
     client.describe_cluster.return_value = ClusterDescription("c", None, NODES[:1])
     said = asked(client, "list-endpoints", "--bootstrap-controller", "c:1")
     assert said.out == (
-        "ID         HOST PORT       RACK       ENDPOINT_TYPE  \n1          b1   9092       null       controller     \n"
+        "ID         HOST PORT       RACK       ENDPOINT_TYPE  \n1          b1 9092       null       controller     \n"
     )
     assert client.describe_cluster.call_args == call(include_fenced=False)
 
