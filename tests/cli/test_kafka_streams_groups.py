@@ -14,7 +14,7 @@ import pytest
 
 from ottla.cli.kafka.groups import streams_group
 from ottla.client import CommittedOffset, TopicPartition
-from ottla.client.admin.result import GroupListing, GroupType, ListedOffset, OffsetSpec, Results
+from ottla.client.admin.result import GroupListing, GroupType, ListedOffset, OffsetSpec, Results, TopicDescription
 from ottla.client.admin.streams_group import (
     StreamsGroupDescription,
     StreamsMemberDescription,
@@ -24,6 +24,7 @@ from ottla.client.admin.streams_group import (
 from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.error import ErrorCode, KafkaError
 from tests.cli.kafka_tool import kafka
+from tests.cli.test_kafka_shown import ID, partition
 from tests.cli.tool import Said
 
 NONE = StreamsTasks((), (), ())
@@ -163,3 +164,103 @@ def test_internal_topics_of_a_group_that_stays_stay(state: str) -> None:
     client.delete_groups.return_value = Results({}, {"app": refused} if state == "Empty" else {})
     run(client, "--delete", "--group", "app", "--delete-all-internal-topics")
     client.delete_topics.assert_not_called()
+
+
+# ---- reset
+
+
+def reset(client: mock.Mock, *words: str) -> Said:
+    return run(client, "--reset-offsets", "--group", "app", *words)
+
+
+def empty(state: str = "Empty") -> mock.Mock:
+    """As `cluster`, with two partitions of `in`, of which the group has committed one."""
+    client = cluster(state)
+    here = TopicDescription(
+        "in", ID, internal=False, partitions=tuple(partition(number, 1, "1", "1") for number in (0, 1))
+    )
+    client.describe_topics.side_effect = lambda names: Results(dict.fromkeys(names, here), {})
+    client.alter_group_offsets.return_value = Results({}, {})
+    return client
+
+
+def table(*rows: str) -> str:
+    heads = "\nGROUP                          TOPIC                          PARTITION  NEW-OFFSET     "
+    return heads + "".join(f"\napp                            {row:<57}" for row in rows) + "\n"
+
+
+def test_input_topics_are_reset_when_that_is_to_be_executed() -> None:
+    client = empty()
+    row = "in                             0          2"
+    assert reset(client, "--all-input-topics", "--to-earliest", "--dry-run") == (0, table(row), "")
+    client.alter_group_offsets.assert_not_called()
+    assert reset(client, "--all-input-topics", "--to-earliest", "--execute") == (0, table(row), "")
+    client.alter_group_offsets.assert_called_once_with("app", {IN: 2})
+    client.delete_topics.assert_not_called()
+    assert reset(client, "--all-input-topics", "--to-latest", "--dry-run", "--export").out == "in,0,9\n\n"
+
+
+def test_a_group_that_does_not_read_a_topic_is_not_reset_to_it() -> None:
+    client = empty()
+    said = reset(client, "--input-topic", "in:0", "--to-earliest", "--dry-run")
+    assert said == (0, table("in                             0          2"), "")
+    said = reset(client, "--input-topic", "in", "--to-earliest", "--dry-run")
+    assert said == (0, "\nError: One or more topics are not part of the group 'app'.\n" + table(), "")
+
+
+def test_a_group_with_members_is_not_reset() -> None:
+    said = reset(empty("Stable"), "--all-input-topics", "--to-earliest", "--execute")
+    assert "Assignments can only be reset if the group 'app' is inactive, but the current state is Stable." in said.out
+
+
+def test_a_group_that_is_gone_is_reset_and_other_errors_end_the_tool() -> None:
+    client = empty()
+    gone = [KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "gone"), KafkaError(ErrorCode.NOT_COORDINATOR, "away")]
+    client.describe_streams_group.side_effect = gone[:1]
+    said = reset(client, "--input-topic", "in:0", "--to-latest", "--execute")
+    assert said == (0, table("in                             0          9"), "")
+    client.describe_streams_group.side_effect = gone[1:]
+    said = reset(client, "--input-topic", "in:0", "--to-latest", "--execute")
+    why = "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.NotCoordinatorException: away\n"
+    assert (said.code, said.err) == (1, why)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "errors", "told"),
+    [
+        (["--delete-all-internal-topics"], ["app-by-key-repartition", "app-count-changelog"], {}, ""),
+        (["--delete-internal-topic", "app-count-changelog"], ["app-count-changelog"], {}, ""),
+        (
+            ["--delete-internal-topic", "x"],
+            ["x"],
+            {"x": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+            "\nError: Deleting internal topics for group 'app' failed because the topics do not exist.\n",
+        ),
+        (
+            ["--delete-internal-topic", "x"],
+            ["x"],
+            {"x": ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+            "\nError: Deleting internal topics for group 'app' failed due to no\n",
+        ),
+    ],
+)
+def test_internal_topics_are_deleted_with_a_reset(
+    words: list[str], asked: list[str], errors: dict[str, ErrorCode], told: str
+) -> None:
+    client = empty()
+    client.delete_topics.return_value = Results({}, {name: KafkaError(code, "no") for name, code in errors.items()})
+    said = reset(client, "--all-input-topics", "--to-earliest", "--execute", *words)
+    assert said == (0, told + table("in                             0          2"), "")
+    client.delete_topics.assert_called_once_with(asked)
+
+
+def test_offsets_of_all_input_topics_are_deleted_and_no_others() -> None:
+    client = empty()
+    client.delete_group_offsets.return_value = Results({IN: None}, {})
+    said = run(client, "--delete-offsets", "--group", "app", "--all-input-topics")
+    assert said.code == 0
+    assert [call.args for call in client.delete_group_offsets.call_args_list] == [("app", [IN])]
+    client.describe_streams_group.side_effect = KafkaError(ErrorCode.NOT_COORDINATOR, "away")
+    said = run(client, "--delete-offsets", "--group", "app", "--all-input-topics")
+    why = "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.NotCoordinatorException: away"
+    assert (said.code, said.out) == (1, f"\nError: Executing streams group command failed due to {why}\n")

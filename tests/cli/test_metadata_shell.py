@@ -1,11 +1,13 @@
 """kafka-metadata-shell, on a log of something of everything (metadata_log.py)."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.cli.kafka.metadata.metadata_shell import Shell, read_image
-from ottla.cli.kafka.metadata.metadata_tree import root
+from ottla.cli.kafka.metadata.metadata_tree import Leaf, root
 from ottla.host.disk import HostDisk
 from tests.cli.kafka_tool import kafka
 from tests.cli.metadata_log import write
@@ -56,6 +58,24 @@ def test_a_leaf_says_what_apaches_objects_say_of_themselves(log: Path) -> None:
         )
     ]
     assert lines(log, "cat", "/image/clientQuotas/ip*/*") == ["1.0E8"]
+
+
+def test_every_leaf_is_as_the_file_beside_this_test_has_it(log: Path) -> None:
+    tree = root(read_image(str(log)), "4.3.1", "abc")
+    shown: list[str] = []
+    _gather("", tree, shown)
+    expected = Path(__file__).parent / "metadata_tree.txt"
+    if os.environ.get("OTTLA_WRITE_SCENES"):
+        expected.write_text("\n".join(shown) + "\n")
+    assert shown == expected.read_text().splitlines()
+
+
+def _gather(path: str, node: Any, shown: list[str]) -> None:
+    for name, child in node.children():
+        if isinstance(child, Leaf):
+            shown.append(f"{path}/{name} {child.text}")
+        elif child is not None:
+            _gather(f"{path}/{name}", child, shown)
 
 
 def test_wildcards_and_dots_name_nodes(log: Path) -> None:

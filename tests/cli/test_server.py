@@ -1,12 +1,16 @@
 """kafka-server-start and kafka-server-stop: a node behind the terminal, by a server.properties."""
 
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -155,3 +159,134 @@ def test_the_signal_comes_from_the_environment(stopped: list[tuple[int, int]], m
 def test_no_server_is_one_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_stop, "processes", list)
     assert kafka("kafka-server-stop") == (1, "No kafka server to stop\n", "")
+
+
+def test_a_process_that_is_gone_is_passed_and_one_of_another_user_is_told(
+    stopped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(pid: int, number: int) -> None:
+        if pid == 11:
+            raise ProcessLookupError
+        if pid == 12:
+            raise PermissionError
+        stopped.append((pid, number))
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert kafka("kafka-server-stop", "--node-id=1") == (0, "", "")
+    assert kafka("kafka-server-stop") == (1, "", "kill: (12) - Operation not permitted\n")
+    assert stopped == [(13, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("kill", signal.SIGKILL),
+        ("SIGHUP", signal.SIGHUP),
+        ("2", signal.SIGINT),
+        ("", signal.SIGTERM),
+        ("9999", None),
+        ("NO", None),
+    ],
+)
+def test_a_signal_has_a_name_or_a_number(
+    name: str, number: int | None, stopped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNAL", name)
+    said = kafka("kafka-server-stop", "--node-id=2")
+    if number is None:
+        assert (said, stopped) == ((1, "", f"{name}: invalid signal specification\n"), [])
+    else:
+        assert (said, stopped) == ((0, "", ""), [(12, number)])
+
+
+def test_a_choice_that_no_server_meets_is_told(stopped: list[tuple[int, int]]) -> None:
+    assert kafka("kafka-server-stop", "--node-id=9") == (0, "", "No kafka server to stop has node.id 9\n")
+    said = kafka("kafka-server-stop", "--process-role", "gardener")
+    assert said == (0, "", "No kafka server to stop has process.roles gardener\n")
+    assert kafka("kafka-server-stop", "--node-id").code == 0, "an option without its value is none"
+    assert [pid for pid, _ in stopped] == [11, 12, 13]
+
+
+def test_a_file_that_is_gone_or_wrong_chooses_no_server(
+    stopped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = Process(15, ("python3", "kafka-server-start", "one", "--sideways"), str(tmp_path))
+    gone = Process(16, ("python3", "kafka-server-start", "away"), str(tmp_path))
+    monkeypatch.setattr(server_stop, "processes", lambda: [wrong])
+    assert kafka("kafka-server-stop", "--node-id=1").code == 0
+    monkeypatch.setattr(server_stop, "processes", lambda: [gone])
+    said = kafka("kafka-server-stop", "--node-id=1")
+    assert (said.code, said.err.startswith("Can not find the configuration file in the current directory.")) == (
+        1,
+        True,
+    )
+    assert stopped == []
+    assert kafka("kafka-server-stop").code == 0
+    assert stopped == [(16, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("proc", [True, False])
+def test_processes_are_found_with_and_without_proc(proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not proc:
+        monkeypatch.setattr(server_stop, "_PROCESSES", "/nowhere")
+    with subprocess.Popen(["sleep", "30"]) as sleeper:
+        try:
+            found = {process.pid: process for process in server_stop.processes()}
+        finally:
+            sleeper.kill()
+    assert found[sleeper.pid] == Process(sleeper.pid, ("sleep", "30"), os.getcwd())
+    assert os.getpid() not in found
+
+
+def _served(monkeypatch: pytest.MonkeyPatch, file: str, *words: str) -> tuple[list[Any], str]:
+    calls: list[Any] = []
+
+    def run(settings: Any, say: Callable[[str], None], began: float) -> int:
+        calls.append(settings)
+        say("ottla: node 7 ready on 127.0.0.1:9092 in 7 ms, data in d")
+        say("ottla: node 7 stopped")
+        return 3
+
+    monkeypatch.setattr("ottla.broker.serve.run", run)
+    said = kafka("kafka-server-start", file, *words)
+    assert (said.code, said.err) == (3, "")
+    return calls, said.out
+
+
+@pytest.mark.parametrize(("roles", "brokers"), [("broker,controller", 1), ("controller", 0)])
+def test_a_server_says_the_lines_that_harnesses_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roles: str, brokers: int
+) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0" if brokers else "CONTROLLER://127.0.0.1:0"
+    file = server_properties(tmp_path, process_roles=roles, listeners=listeners)
+    calls, out = _served(monkeypatch, file, "--override", "num.partitions=5", "--override", "node.id=8")
+    assert [(settings.node_id, settings.num_partitions) for settings in calls] == [(8, 5)]
+    ready, *apaches, stopped = out.splitlines()
+    assert (ready, stopped) == ("ottla: node 7 ready on 127.0.0.1:9092 in 7 ms, data in d", "ottla: node 7 stopped")
+    assert [re.sub(r"^\[\d{4}(-\d\d){2} \d\d(:\d\d){2},\d{3}\] ", "", line) for line in apaches] == [
+        (
+            "INFO [BrokerLifecycleManager id=8] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
+            "(kafka.server.BrokerLifecycleManager)"
+        ),
+        "INFO [KafkaRaftServer nodeId=8] Kafka Server started (kafka.server.KafkaRaftServer)",
+    ][1 - brokers :]
+
+
+def test_a_daemon_has_its_own_session_and_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Mock()
+    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setenv("LOG_DIR", str(tmp_path / "a" / "b"))
+    file = server_properties(tmp_path)
+    assert kafka("kafka-server-start", "-daemon", file, "--override", "num.partitions=5") == (0, "", "")
+    ((command,), keywords) = started.call_args
+    assert command == [*_START, file, "--override", "num.partitions=5"]
+    assert keywords.pop("stdout").name == str(tmp_path / "a" / "b" / "kafkaServer.out")
+    assert keywords == {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "start_new_session": True}
+    monkeypatch.setenv("LOG_DIR", "")
+    monkeypatch.chdir(tmp_path)
+    assert kafka("kafka-server-start", "-daemon", file).code == 0
+    assert (tmp_path / "logs" / "kafkaServer.out").exists()
+    monkeypatch.setenv("LOG_DIR", file)
+    said = kafka("kafka-server-start", "-daemon", file)
+    assert (said.code, said.err) == (1, f"{file}: File exists\n")
+    assert started.call_count == 2

@@ -129,11 +129,6 @@ def _format(words: Words) -> None:
     from ottla.host.disk import HostDisk
 
     settings = server_settings(load(words["config"]))
-    if not settings.process_roles:
-        raise Failed(
-            "The kafka configuration file appears to be for a legacy cluster. Formatting is only supported for "
-            "clusters in KRaft mode."
-        )
     lines = format_directories(
         HostDisk(),
         settings,
