@@ -86,9 +86,9 @@ def stream(
     records: Iterator[InputRecord],
     *,
     size: int | None,
-    skip: int = 0,
-    created: Callable[[], bool] = lambda: False,
-    as_json: bool = False,
+    skip: int,
+    created: Callable[[], bool],
+    as_json: bool,
 ) -> None:
     """Write records and report how many and how fast. `skip` records came before them and were skipped.
 
