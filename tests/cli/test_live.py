@@ -191,3 +191,15 @@ def test_an_application_shows_the_tasks_that_are_most_behind(
     frames = watched(command, "streams", "describe", "app", "-b", "b:1", "--watch", lines=15)
     assert "\n\n".join(map("\n".join, frames)) + "\n" == TASKS
     assert waits == [2.0, 2.0]
+
+
+def test_a_difference_is_escaped_for_a_person_and_left_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.cli.ottla import topic_copy
+
+    monkeypatch.setattr(topic_copy, "admin", lambda *_: nullcontext())
+    monkeypatch.setattr(topic_copy, "admin_of", lambda *_: nullcontext())
+    monkeypatch.setattr("ottla.operations.topics.diff.side", lambda *_: None)
+    monkeypatch.setattr("ottla.operations.topics.diff.differences", lambda *_: (3, ["partition 0: value \a | b"]))
+    words = ["topics", "diff", "a", "b", "-b", "b:1"]
+    assert run("ottla", words, "", terminal=False) == (1, "partition 0: value \a | b\n", "")
+    assert run("ottla", words, "", terminal=True) == (1, "partition 0: value \\x07 | b\n", "")

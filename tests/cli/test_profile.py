@@ -155,3 +155,39 @@ def test_a_host_without_a_port_has_kafkas(tool: Tool) -> None:
 def test_the_help_of_b_says_where_it_looks(tool: Tool) -> None:
     assert "OTTLA_BOOTSTRAP_SERVERS" in tool("topics", "--help").out
     assert "OTTLA_PROFILE" in tool("consume", "--help").out
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"\xff")
+    for name, why in (("none", "No such file or directory"), ("", "Is a directory"), ("latin", "'utf-8' codec can't")):
+        place = f"{tmp_path}/{name}".rstrip("/")
+        with pytest.raises(OttlaError) as raised:
+            resolved({"sasl.password": f"${{file:{place}}}"}, None, {})
+        told = f"sasl.password refers to ${{file:{place}}}, which cannot be read: {why}"
+        assert str(raised.value).startswith(told)
+        if name != "none":
+            with pytest.raises(OttlaError) as raised:
+                ConfigFile(place)
+            assert str(raised.value).startswith(f"cannot read {place}: {why}")
+
+
+def test_values_that_are_no_text_are_settings_too(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[profiles.a]\nlinger.ms = 5\nenable.idempotence = false\n")
+    assert ConfigFile(path).profile("a") == {"linger.ms": "5", "enable.idempotence": "false"}
+    path.write_text("[profiles.a]\nlinger.ms = [5]\n")
+    with pytest.raises(OttlaError, match=r"linger\.ms must be text or a number"):
+        ConfigFile(path).profile("a")
+
+
+def test_the_current_profile_is_named_at_the_head_of_the_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('# mine\n[profiles.a]\nacks = "1"\n[profiles.b]\n')
+    ConfigFile(path).use("a")
+    assert ConfigFile(path).current == "a"
+    ConfigFile(path).use("b")
+    assert (ConfigFile(path).current, path.read_text().count("current")) == ("b", 1)
+    assert ConfigFile(path).profile("a") == {"acks": "1"}
+    path.write_text('current = "a"\n[profiles.a]\nacks = "1"')
+    ConfigFile(path).change("b", {"acks": "all"})
+    assert ConfigFile(path).profile("b") == {"acks": "all"}
