@@ -217,11 +217,11 @@ def test_a_cluster_that_grows_or_rolls_says_what_it_waits_for(
 
     monkeypatch.setattr(change, "grow", grow)
     monkeypatch.setattr(change, "roll", roll)
-    grown = "<dim>growing to 2</>\n<green>✓</> 2 nodes; -b 127.0.0.1:5001,127.0.0.1:5001\n"
+    grown = "<dim>growing to 2</>\n<green>\N{CHECK MARK}</> 2 nodes; -b 127.0.0.1:5001,127.0.0.1:5001\n"
     assert ottla("grow", "-n", "2", terminal=True) == (0, "", grown)
     code, out, err = ottla("grow", "--json")
     assert (code, json.loads(out)["new"], err) == (0, [3], "")
-    rolled = "<dim>one after another</>\n<green>✓</> nodes 1, 2, 3 restarted\n"
+    rolled = "<dim>one after another</>\n<green>\N{CHECK MARK}</> nodes 1, 2, 3 restarted\n"
     assert ottla("roll", terminal=True) == (0, "", rolled)
     code, out, err = ottla("roll", "--json")
     assert (code, json.loads(out), err) == (0, {"restarted": [1, 2, 3]}, "")
