@@ -387,10 +387,10 @@ def test_a_copy_that_cannot_be_removed_holds_up_nothing_and_is_removed_later(mon
         broken.setattr(disk, "remove_tree", Mock(side_effect=OSError(errno.EIO, "broken")))
         assert store.fail("/a", OSError(errno.EIO, "broken")) == lost
     assert not lost or set(store.logs()).isdisjoint(lost)
-    copies = [name for name in disk.list("/b") if name.endswith("-future")]
+    copies = [name for name in disk.list("/b") if name.endswith("-delete")]
     assert len(copies) == len(lost) > 1
     store.remove_deleted(2000)
-    assert not [name for name in disk.list("/b") if name.endswith("-future")]
+    assert not [name for name in disk.list("/b") if name.endswith(("-future", "-delete"))]
 
 
 def test_strays_that_cannot_be_closed_or_moved_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
