@@ -53,6 +53,8 @@ _STYLED = re.compile(r"\x1b\[([\d;]*)m")
 #: A bar of progress, which a terminal shows and takes away again.
 _BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?", re.DOTALL)
 _USAGE = re.compile(r"^usage: .*?(?=^\S+: error: )", re.DOTALL | re.MULTILINE)
+#: The address of an embedded node's controller.
+_CONTROLLER = re.compile(r"(CONTROLLER://127\.0\.0\.1:)\d+")
 #: The options of one of Kafka's tools, which follow each of its refusals.
 _HELP = re.compile(r"^Option +Description *\n(?:[ -].*\n)+", re.MULTILINE)
 #: The help of argparse, whose lines each version of Python breaks and fills in its own way.
@@ -179,6 +181,7 @@ class Player:
         for name, value in (("{dir}", str(self._directory)), ("{data}", self._data), ("{server}", self._server)):
             text = text.replace(value, name)
         text = re.sub(rf"\b{self._server.rpartition(':')[2]}\b", "{port}", text)
+        text = _CONTROLLER.sub(r"\1{port}", text)
         text = _ID.sub("{id}", _UUID.sub("{uuid}", text))
         text = _MOMENT.sub(_moment, text)
         text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
