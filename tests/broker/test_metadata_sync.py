@@ -236,9 +236,9 @@ def test_a_node_ends_over_what_it_cannot_save_and_not_over_an_answer(effect: Any
     sync, commit = _Scene().sync, Commit(9)
     quorum = SimpleNamespace(step=lambda event, now_ms: [effect, commit])
     clock = SimpleNamespace(monotonic_ms=lambda: 7)
-    driver: Any = SimpleNamespace(
-        sync=sync, quorum=quorum, _clock=clock, _carry_out=carry_out, on_stepped=lambda: done.append("stepped")
-    )
+    driver: Any = object.__new__(RaftDriver)
+    driver.sync, driver.quorum, driver._clock = sync, quorum, clock
+    driver._carry_out, driver.on_stepped = carry_out, lambda: done.append("stepped")
     RaftDriver.step(driver, TimerExpired())
     assert (sync.failure is _DISK_FULL) == ends
     assert done == ([] if ends else [commit, "stepped"])

@@ -42,7 +42,6 @@ PASS = [
 RAISED = [
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
 ]
 
@@ -213,7 +212,7 @@ def test_a_fetch_without_an_answer_begins_a_new_session_after_a_pause(outcome: E
         (ErrorCode.KAFKA_STORAGE_ERROR, 0, False, True),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, False, True),
         (ErrorCode.UNSUPPORTED_VERSION, 0, True, True),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, 0, True, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 0, False, True),
         (ErrorCode.INVALID_REQUEST, 0, True, True),
     ],
 )

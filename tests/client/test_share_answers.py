@@ -38,7 +38,7 @@ WHOLE = [
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, True),
     (ErrorCode.INVALID_REQUEST, True),
-    (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, False),
 ]
 
 
@@ -135,7 +135,7 @@ PARTS = [
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     (ErrorCode.UNKNOWN_TOPIC_ID, False),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True),
-    (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, False),
 ]
 
 

@@ -35,4 +35,5 @@ def first_voters(settings: ServerSettings, election: Election) -> tuple[VoterNod
 def asks_others(settings: ServerSettings) -> bool:
     """Whether `controller.quorum.bootstrap.servers` names an address other than this controller's own."""
     own = {(each.host, each.port) for each in voter_endpoints(settings)}
-    return any((peer.host, peer.port) not in own for peer in bootstrap_peers(settings))
+    # Port 0 is a listener of this node, which has another port by now.
+    return any(peer.port and (peer.host, peer.port) not in own for peer in bootstrap_peers(settings))
