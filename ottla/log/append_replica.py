@@ -32,9 +32,8 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
     batches = _checked(log, view, leader_epoch, now_ms)
     if not batches:
         return Appended(log.end_offset, log.end_offset - 1, -1, -1, False)
-    max_timestamp = max(header.max_timestamp for _, header in batches)
-    for part in _parts(batches, log.settings.segment_bytes):
-        _append(log, view, part, now_ms)
+    parts = _parts(batches, log.settings.segment_bytes)
+    max_timestamp = max([_append(log, view, part, now_ms) for part in parts])
     return Appended(batches[0][1].base_offset, batches[-1][1].last_offset, -1, max_timestamp, False)
 
 
@@ -78,8 +77,8 @@ def _parts(batches: Batches, segment_bytes: int) -> Iterator[Batches]:
     yield part
 
 
-def _append(log: "Log", view: memoryview, batches: Batches, now_ms: int) -> None:
-    """Write batches that fit into a segment in one write, and account for them."""
+def _append(log: "Log", view: memoryview, batches: Batches, now_ms: int) -> int:
+    """Write batches that fit into a segment in one write, and account for them; their greatest timestamp."""
     (begin, first), (position, last) = batches[0], batches[-1]
     end = position + last.size
     max_timestamp = max(header.max_timestamp for _, header in batches)
@@ -99,6 +98,7 @@ def _append(log: "Log", view: memoryview, batches: Batches, now_ms: int) -> None
         segment.written(start + position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         log.end_offset = header.last_offset + 1
         update_producers(log.producers, segment, header, view[position : position + header.size])
+    return max_timestamp
 
 
 def update_producers(producers: Producers, segment: Segment | None, header: BatchHeader, data: Buffer | None) -> None:

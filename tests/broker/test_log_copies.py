@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.kernel.ids import TopicPartition
+from ottla.log.log import Log
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.broker.disk_scene import TOPIC, Scene
@@ -10,13 +11,18 @@ from tests.broker.disk_scene import TOPIC, Scene
 MOVED = TopicPartition(TOPIC, 1)
 
 
-def test_a_copy_takes_back_what_its_log_has_replaced() -> None:
-    """A follower's log is truncated and grows again between two looks of the copy at it."""
+def _five_records() -> tuple[Scene, Log, str]:
+    """A scene with five records in partition 1, its log, and the directory that it may move to."""
     scene = Scene()
     scene.create()
     for number in range(5):
         scene.write(1, b"%d" % number)
-    log, to = scene.node.partitions[MOVED].log, scene.other(1)
+    return scene, scene.node.partitions[MOVED].log, scene.other(1)
+
+
+def test_a_copy_takes_back_what_its_log_has_replaced() -> None:
+    """A follower's log is truncated and grows again between two looks of the copy at it."""
+    scene, log, to = _five_records()
     # The swap waits for the cleaner.
     log.being_cleaned = True
     scene.move(1, to)
@@ -34,11 +40,7 @@ def test_a_copy_takes_back_what_its_log_has_replaced() -> None:
 
 
 def test_a_copy_keeps_its_records_though_the_log_has_none_at_its_end() -> None:
-    scene = Scene()
-    scene.create()
-    for number in range(5):
-        scene.write(1, b"%d" % number)
-    log, to = scene.node.partitions[MOVED].log, scene.other(1)
+    scene, log, to = _five_records()
     log.roll(1)
     log.segments[0].truncate(3)
     scene.move(1, to)

@@ -22,17 +22,11 @@ class Clock:
         return self.ms
 
 
-class Reader:
-    """A consumer whose polls bring (milliseconds that pass, records), and then nothing, each 100 ms."""
+class _Played:
+    """A client in place of its class: the call that would make it notes its settings."""
 
-    def __init__(self, clock: Clock, polls: Sequence[tuple[int, list[Any]]]) -> None:
-        self._clock, self._polls = clock, list(polls)
+    def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
-        self.subscribed: Any = None
-        self.listener: Any = None
-        self.commits: list[Any] = []
-        self.at_poll: dict[int, Callable[[], None]] = {}
-        self._count = 0
 
     def __call__(self, settings: Any) -> Self:
         self.settings = settings
@@ -43,6 +37,19 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Reader(_Played):
+    """A consumer whose polls bring (milliseconds that pass, records), and then nothing, each 100 ms."""
+
+    def __init__(self, clock: Clock, polls: Sequence[tuple[int, list[Any]]]) -> None:
+        super().__init__()
+        self._clock, self._polls = clock, list(polls)
+        self.subscribed: Any = None
+        self.listener: Any = None
+        self.commits: list[Any] = []
+        self.at_poll: dict[int, Callable[[], None]] = {}
+        self._count = 0
 
     def subscribe(self, what: Any, listener: Any = None) -> None:
         self.subscribed, self.listener = what, listener
@@ -69,23 +76,13 @@ def records(count: int, size: int, *, first: int = 0, partition: int = 0) -> lis
     ]
 
 
-class Writer:
+class Writer(_Played):
     """A producer whose records are acknowledged after so many milliseconds each, or fail."""
 
     def __init__(self, clock: Clock, latencies: Sequence[int | KafkaError]) -> None:
+        super().__init__()
         self._clock, self._latencies = clock, iter(latencies)
-        self.settings: dict[str, Any] = {}
         self.calls: list[str] = []
-
-    def __call__(self, settings: Any) -> Self:
-        self.settings = settings
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def send(self, topic: str, value: bytes) -> Any:
         latency = next(self._latencies)
