@@ -27,8 +27,20 @@ _BACKLOG = 1024
 ACCEPTS_AT_ONCE = 8
 #: The same with TLS, where one takes some 100 us.
 TLS_ACCEPTS_AT_ONCE = 1
-#: Until the next try when no descriptor is left: the listening socket would stay readable all the time.
+#: Until the next try when no descriptor or memory is left: the listening socket would stay readable all the time.
 _PAUSE_SECONDS = 0.1
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: Linux's accept says so of a connection that was lost before (accept(2)), or that a firewall forbids.
+_LOST_BEFORE = (
+    errno.EPROTO,
+    errno.EPERM,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+)
 _SWEEPS_PER_IDLE_TIME = 4
 
 
@@ -126,7 +138,7 @@ class ListeningSocket:
         self._gate.attach(self)
         #: A connection that came too fast, or for which there is no room; meanwhile the others wait in the backlog.
         self._held: tuple[socket.socket, str] | None = None
-        #: Ends the wait of the held connection, or the pause after the descriptors ran out.
+        #: Ends the wait of the held connection, or the pause after a resource ran out.
         self._waiting: asyncio.TimerHandle | None = None
         #: Refused connections that are closed later.
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -155,8 +167,10 @@ class ListeningSocket:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return None
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    # No descriptor is left: clients wait in the backlog until a connection is closed.
+                if error.errno in _LOST_BEFORE:
+                    return None
+                if error.errno in _NOTHING_LEFT:
+                    # Clients wait in the backlog until a connection is closed.
                     return self._pause()
                 raise
             seconds = self._gate.arrive()

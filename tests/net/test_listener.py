@@ -17,16 +17,17 @@ from tests.net.turning import turn_until
 
 
 class Poor(socket.socket):
-    """A listening socket of a process that has no descriptor left, some times."""
+    """A listening socket whose `accept` fails some times."""
 
     tries = 0
     failures = 0
+    code = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, object]:
         Poor.tries += 1
         if Poor.failures:
             Poor.failures -= 1
-            raise OSError(errno.EMFILE, "too many open files")
+            raise OSError(Poor.code, "as the system says")
         return super().accept()
 
 
@@ -86,8 +87,9 @@ def test_the_system_asks_whether_a_silent_client_is_still_there() -> None:
             assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
-    Poor.tries, Poor.failures = 0, 1
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM], ids=errno.errorcode.get)
+def test_without_a_descriptor_or_memory_the_listener_waits_and_does_not_spin(code: int) -> None:
+    Poor.tries, Poor.failures, Poor.code = 0, 1, code
     with served(Poor) as (loop, listener, stack):
         arrive(listener, 1, stack)
         turns = 0
@@ -101,6 +103,19 @@ def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
         # One failed, one took the client, one found nobody.
         assert Poor.tries == 3
         assert turns > 20, "it tried in every turn"
+
+
+@pytest.mark.parametrize(
+    "code", [errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH], ids=errno.errorcode.get
+)
+def test_a_connection_that_was_lost_before_it_was_taken_costs_the_next_one_nothing(code: int) -> None:
+    Poor.tries, Poor.failures, Poor.code = 0, 1, code
+    with served(Poor) as (loop, listener, stack):
+        errors: list[object] = []
+        loop.set_exception_handler(lambda loop, context: errors.append(context))
+        arrive(listener, 1, stack)
+        turn_until(loop, lambda: len(listener.connections) == 1)
+        assert (Poor.tries, errors) == (3, [])
 
 
 class OfBothKinds(socket.socket):
