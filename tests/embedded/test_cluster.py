@@ -1,6 +1,7 @@
 """Clusters of processes: the plan, the processes, and a cluster of one node through its whole life."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,22 @@ def test_a_node_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> No
     with pytest.raises(OttlaError, match=r"node 1 cannot start: .*log\.retention\.hours"):
         cluster.start()
     assert LocalCluster.open(tmp_path).running() == []
+
+
+def test_a_node_is_formatted_with_its_first_start_if_the_command_that_planned_it_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    LocalCluster.create(tmp_path, 1).add(votes=True)
+    shutil.rmtree(tmp_path / "node-2")
+    cluster = LocalCluster.open(tmp_path)
+    try:
+        assert cluster.start() == [1, 2]
+    finally:
+        cluster.stop()
+    # A node that has run knows what it voted for; an empty directory does not.
+    shutil.rmtree(tmp_path / "node-1" / "data")
+    with pytest.raises(OttlaError, match=r"node 1 cannot start: .*format it first"):
+        cluster.start([1])
 
 
 def test_of_two_commands_that_start_a_cluster_one_starts_its_nodes(tmp_path: Path) -> None:

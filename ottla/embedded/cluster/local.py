@@ -3,7 +3,8 @@
 Rules:
 - `cluster.json` is written before a node is started, and node-N/process after it: the next command can continue after
   an interrupted one.
-- Node directories are formatted once, by the code of `ottla storage format`.
+- Node directories are formatted once, by the code of `ottla storage format`: when the node is planned, or at its first
+  start if that was interrupted. A node that has run is never formatted again: an empty directory forgets its votes.
 - All nodes start in parallel. If one fails, those that this call started are stopped again.
 - A failed `create` leaves nothing behind. `remove` deletes what `create` and `add` created, and nothing else.
 - A command that creates or starts nodes waits for another one that does so in the same directory.
@@ -109,7 +110,7 @@ class LocalCluster:
         """The process of a node, or None if it does not run."""
         self.plan.node(node_id)
         try:
-            process = NodeProcess.of_text((self._of(node_id) / "process").read_text())
+            process = NodeProcess.of_text(self._process_file(node_id).read_text())
         except (OSError, ValueError):
             return None
         return process if process.runs else None
@@ -133,6 +134,8 @@ class LocalCluster:
             wanted = [each for each in wanted if self.process(each) is None]
             until, started = time.monotonic() + _START_SECONDS, []
             for node_id in wanted:
+                if not self._process_file(node_id).exists():
+                    self._format(self.plan.node(node_id))
                 process = self._launch(node_id)
                 undo.callback(self._end, process)
                 started.append((node_id, process))
@@ -213,7 +216,7 @@ class LocalCluster:
         node = PlannedNode(number, port, controller_port if votes else 0, rack=rack)
         self.plan.nodes.append(node)
         self._save()
-        self._format(node, founds=False)
+        self._format(node)
         return node
 
     def has_old_settings(self, node: PlannedNode) -> bool:
@@ -247,13 +250,17 @@ class LocalCluster:
         try:
             self._save()
             for node in self.plan.nodes:
-                self._format(node, founds=True)
+                self._format(node)
         except BaseException:
             self.remove()
             raise
 
     def _of(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}"
+
+    def _process_file(self, node_id: int) -> Path:
+        """Names the process of a node; it is there from the node's first start on."""
+        return self._of(node_id) / "process"
 
     def _teller(self, node_id: int) -> Callable[[str], None]:
         return lambda said: self.tell(f"waiting for node {node_id}" + (f": {said}" if said else ""))
@@ -270,7 +277,7 @@ class LocalCluster:
     def _launch(self, node_id: int) -> NodeProcess:
         home = self._of(node_id)
         process = start(home / "server.properties", self.log(node_id), self._output(node_id))
-        (home / "process").write_text(str(process))
+        self._process_file(node_id).write_text(str(process))
         return process
 
     def _end(self, process: NodeProcess) -> None:
@@ -284,18 +291,20 @@ class LocalCluster:
         whole.write_text(json.dumps(self.plan.as_document(), indent=2) + "\n")
         whole.replace(self.directory / _FILE)
 
-    def _format(self, node: PlannedNode, *, founds: bool) -> None:
+    def _format(self, node: PlannedNode) -> None:
         home = self._of(node.node_id)
         home.mkdir(exist_ok=True)
-        self.refresh(node.node_id)
+        if not (home / "server.properties").exists():
+            self.refresh(node.node_id)
         format_directories(
             HostDisk(),
             ServerSettings.parse(self.plan.properties(node, str(home / "data"))),
             self.plan.cluster_id,
             clock=HostClock(),
             rng=SystemRandom(),
-            initial_controllers=self.plan.initial_controllers() if founds and node.is_controller else None,
-            no_initial_controllers=node.is_controller and not founds,
+            initial_controllers=self.plan.initial_controllers() if node.directory_id else None,
+            no_initial_controllers=node.is_controller and not node.directory_id,
+            ignore_formatted=True,
         )
 
     def _properties(self, node: PlannedNode) -> str:

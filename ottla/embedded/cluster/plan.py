@@ -67,7 +67,7 @@ class ClusterPlan:
         return ",".join(
             f"{each.node_id}@{HOST}:{each.controller_port}:{each.directory_id}"
             for each in self.nodes
-            if each.is_controller
+            if each.is_controller and each.directory_id
         )
 
     def properties(self, node: PlannedNode, log_dir: str) -> dict[str, str]:
