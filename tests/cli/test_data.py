@@ -20,6 +20,7 @@ from ottla.client import Admin, Consumer, ErrorCode, Producer, TopicPartition
 from ottla.columns.record import ConsumerRecord
 from ottla.wire.api import ApiKey
 from tests.cli.test_loss import values
+from tests.cli.shown_scene import run as play
 from tests.cli.tool import OTTLA, Said, Tool, in_process
 
 
@@ -29,13 +30,15 @@ def run(bootstrap: str) -> "Run":
 
 
 class Run:
-    """A tool in a process of its own."""
+    """A tool whose stdin and stdout are files."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def __call__(self, *words: str, stdin: str = "") -> Said:
-        return in_process(*words, stdin=stdin.encode(), OTTLA_BOOTSTRAP_SERVERS=self.bootstrap)
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("OTTLA_BOOTSTRAP_SERVERS", self.bootstrap)
+            return Said(*play("ottla", list(words), stdin, terminal=False))
 
 
 _CSV = 'id,who,price\n1,ann,1.50\n2,"b,ob",\n3,,7\n'

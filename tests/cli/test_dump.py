@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from tests.cli.kafka_tool import kafka
 from tests.cli.tool import Tool, in_process
 
 
@@ -86,3 +87,16 @@ def test_a_file_of_another_kind_is_refused(tool: Tool, data: Path) -> None:
     said = tool("dump-log", str(data / "meta.properties"))
     assert said.code == 1
     assert "not a log file" in said.err
+
+
+@pytest.mark.parametrize(
+    "name", ["nowhere.log", "nowhere.index", "nowhere.timeindex", "5.checkpoint", "a-b.checkpoint"]
+)
+def test_a_file_whose_name_has_no_offset_is_refused(tool: Tool, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch()
+    expected = "00000000000000000005-0000000001" if name.endswith(".checkpoint") else f"{0:020}"
+    why = f"{path}: the name has no offset (expected a name such as {expected}{path.suffix}; rename the file)\n"
+    said = kafka("kafka-dump-log", "--files", str(path))
+    assert (said.code, said.out, said.err) == (1, f"Dumping {path}\n", why)
+    assert tool("dump-log", "--kafka", str(path)) == (1, f"Dumping {path}\n", f"ottla: {why}")

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from ottla.client import Admin, Consumer, Producer, TopicPartition
+from tests.cli.shown_scene import run
 from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
 
 
 def ottla(bootstrap: str, *arguments: str, stdin: str = "") -> Said:
-    return in_process(*arguments, stdin=stdin.encode(), OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap)
+        return Said(*run("ottla", list(arguments), stdin, terminal=False))
 
 
 def fill(bootstrap: str, topic: str, count: int, partition: int = 0) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from ottla.client import Producer
+from tests.cli.shown_scene import run
 from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
 
 
 def consume(bootstrap: str, *arguments: str) -> Said:
-    return in_process("consume", *arguments, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    return Said(*run("ottla", ["consume", "-b", bootstrap, *arguments], "", terminal=False))
 
 
 def produce(bootstrap: str, stdin: str, *arguments: str) -> Said:
-    return in_process("produce", *arguments, stdin=stdin.encode(), OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    return Said(*run("ottla", ["produce", "-b", bootstrap, *arguments], stdin, terminal=False))
 
 
 def test_lines_come_out_as_they_went_in(bootstrap: str, topic: str) -> None:

@@ -71,9 +71,22 @@ _COMPLAINTS = {
 }
 
 
+def base_offset(path: str) -> int:
+    """The first offset of a segment, from the name of one of its files. OttlaError if the name has none."""
+    number, _, ending = path.rpartition("/")[2].partition(".")
+    if not number.isdecimal():
+        raise no_offset(path, f"{0:020}.{ending}")
+    return int(number)
+
+
+def no_offset(path: str, example: str) -> OttlaError:
+    """The error for a file whose name says no offset."""
+    return OttlaError(f"{path}: the name has no offset (expected a name such as {example}; rename the file)")
+
+
 def dump_offset_index(disk: Disk, path: str, check: IndexCheck, complaints: Complaints) -> Iterator[str]:
     """The lines for one index."""
-    base = int(path.rpartition("/")[2].partition(".")[0])
+    base = base_offset(path)
     entries = [(base + offset, position) for offset, position in _entries(disk, path, _OFFSET_ENTRY)]
     if not entries:
         yield f"{path} is empty."
@@ -114,7 +127,7 @@ def _check_offset_index(disk: Disk, path: str, base: int, last: int) -> None:
 
 def dump_time_index(disk: Disk, path: str, check: IndexCheck, complaints: Complaints) -> Iterator[str]:
     """The lines for one index."""
-    base = int(path.rpartition("/")[2].partition(".")[0])
+    base = base_offset(path)
     entries = [(timestamp, base + offset) for timestamp, offset in _entries(disk, path, _TIME_ENTRY)]
     if check is IndexCheck.SANITY:
         _check_time_index(disk, path, base, entries)

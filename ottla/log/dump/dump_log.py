@@ -14,7 +14,16 @@ from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ports import Disk, File
 from ottla.log.dump.decoder import DECODERS, Show, as_json, json_of
-from ottla.log.dump.dump_index import GAP, Complaints, IndexCheck, content, dump_offset_index, dump_time_index
+from ottla.log.dump.dump_index import (
+    GAP,
+    Complaints,
+    IndexCheck,
+    base_offset,
+    content,
+    dump_offset_index,
+    dump_time_index,
+    no_offset,
+)
 from ottla.log.path import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from ottla.log.producer.producer import ProducerStateEntry
 from ottla.log.producer.snapshot import CorruptSnapshot, decode
@@ -90,11 +99,13 @@ def dump(
 def _dump_log(disk: Disk, path: str, options: DumpOptions, complaints: Complaints) -> Iterator[str]:
     name = path.rpartition("/")[2]
     if name.endswith(LOG):
-        yield f"Log starting offset: {int(name.partition('.')[0])}"
+        yield f"Log starting offset: {base_offset(path)}"
     elif name == _BOOTSTRAP:
         yield "KRaft bootstrap snapshot"
     else:
         end_offset, _, epoch = name.removesuffix(CHECKPOINT).partition("-")
+        if not (end_offset.isdecimal() and epoch.isdecimal()):
+            raise no_offset(path, f"{5:020}-{1:010}{CHECKPOINT}")
         yield f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}"
     deep = options.deep_iteration or options.print_data_log or options.decoder is not None
     last = -1
