@@ -19,8 +19,8 @@ from ottla.cli.records.table_input import from_csv
 from ottla.client import Admin, Consumer, ErrorCode, Producer, TopicPartition
 from ottla.columns.record import ConsumerRecord
 from ottla.wire.api import ApiKey
-from tests.cli.test_loss import values
 from tests.cli.shown_scene import run as play
+from tests.cli.test_loss import values
 from tests.cli.tool import OTTLA, Said, Tool, in_process
 
 
