@@ -322,7 +322,7 @@ def proc(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, int]]:
             kill=lambda pid, number: there.update({pid: (f"killed by {number}", 0)}), waitpid=reap, WNOHANG=1
         ),
     )
-    yield there
+    return there
 
 
 def reap(*_: int) -> None:
