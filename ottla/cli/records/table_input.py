@@ -68,8 +68,10 @@ def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter
                 raise BadRecord(where, f"has {len(row)} cells, but the header row has {len(heading)}")
             cells = {name: _cell(name, cell, types, where) for name, cell in zip(heading, row, strict=True)}
             yield _record(cells, shape, where, sum(map(len, row)) + len(row))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise BadRecord(f"line {rows.line_num + 1}", f"is not CSV in UTF-8: {error}") from error
+    except csv.Error as error:
+        raise BadRecord(f"line {rows.line_num}", f"is not CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadRecord(f"line {rows.line_num + 1}", f"or a later one is not UTF-8: {error}") from error
     finally:
         text.detach()
 
