@@ -12,9 +12,18 @@ import pytest
 from ottla.client import AsyncShareConsumer, ShareConsumer, ShareRecord, TopicPartition
 from ottla.client.acknowledgement import Acknowledge
 from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
 from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.group import ShareGroupMember
-from ottla.kernel.client_error import ClientClosed, ConnectionLost, RequestTimedOut
+from ottla.kernel.client_error import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    NotReachable,
+    RequestTimedOut,
+    TlsFailed,
+)
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.wire.api.share_fetch import (
     AcquiredRecords,
@@ -29,7 +38,7 @@ from tests.client.test_share_consumer import ID, ONE, TWO, Heard, record, said, 
 
 ACCEPT, RELEASE = int(Acknowledge.ACCEPT), int(Acknowledge.RELEASE)
 _LOST = ConnectionLost("h:1: gone")
-#: Of a whole answer: is the next poll told, does the session begin again?
+#: Of a whole answer: is it logged? No poll raises it, as in Java's client: the heartbeat tells what stays.
 WHOLE = [
     (ErrorCode.SHARE_SESSION_NOT_FOUND, False),
     (ErrorCode.INVALID_SHARE_SESSION_EPOCH, False),
@@ -38,7 +47,7 @@ WHOLE = [
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, True),
     (ErrorCode.INVALID_REQUEST, True),
-    (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, True),
 ]
 
 
@@ -68,9 +77,9 @@ def scene(play: Callable[[ShareFetcher, Mock, Heard], Awaitable[None]], **settin
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("code", "told"), WHOLE)
+@pytest.mark.parametrize(("code", "logged"), WHOLE)
 def test_an_answer_that_fails_as_a_whole_is_told_of_each_acknowledgement_and_asked_again_later(
-    code: ErrorCode, told: bool
+    code: ErrorCode, logged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
         answer = await ask(fetcher, connection)
@@ -82,7 +91,8 @@ def test_an_answer_that_fails_as_a_whole_is_told_of_each_acknowledgement_and_ask
         assert (partition, offsets, error and error.code) == (ONE, [4, 5], code)
         assert error is not None and "why" in str(error)
         assert not fetcher._session(7, connection).began
-        assert (isinstance(fetcher.error, KafkaError) and fetcher.error.code is code) == told
+        assert fetcher.error is None, "no poll raises it"
+        assert ("node 7" in caplog.text and code.name in caplog.text) == logged == bool(caplog.text)
         assert fetcher._cluster.metadata.update_due_ms() < due, "the metadata are asked for"
         assert before + 200 <= fetcher._held[7] <= now_ms() + 200
         assert fetcher.idle
@@ -287,6 +297,36 @@ def test_a_commit_that_is_not_answered_in_time_says_so() -> None:
         assert connection.send.called and heard == []
 
     scene(play, default_api_timeout_ms=20, request_timeout_ms=10)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("error", [AuthenticationFailed("wrong password"), TlsFailed("not trusted")])
+def test_a_poll_raises_once_what_only_the_program_can_mend(
+    error: OttlaError, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader refuses the connection, and the coordinator does not."""
+
+    async def node(_: Cluster, node_id: int, purpose: str = "") -> BrokerConnection:
+        if purpose == "share":
+            raise error
+        raise NotReachable("gone")
+
+    monkeypatch.setattr(Cluster, "node", node)
+
+    async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
+        consumer: AsyncShareConsumer = fetcher._on_answer.__self__  # type: ignore[attr-defined]
+        fetcher._sessions.clear()
+        consumer.subscribe("t")
+        fetcher.assigned = {ONE}
+        if not waits:
+            while fetcher.refusal is None:
+                assert await consumer.poll(0) == []
+        with pytest.raises(type(error), match=str(error)):
+            await asyncio.wait_for(consumer.poll(60), 10)
+        fetcher.assigned = set()
+        assert await consumer.poll(0) == [], "once"
+
+    scene(play)
 
 
 def test_a_closed_consumer_says_so() -> None:

@@ -9,8 +9,8 @@ Rules:
 - A node that refuses a partition, or answers at once without records (fetch.min.bytes=0), is asked about it again only
   after a pause, however often polls wake the fetcher. Another node may be asked in the meantime.
 - A position is compared with its leader whenever the metadata reports a leader change; `validation` asks the leaders.
-- Errors that fresh metadata can cure are retried, and UNKNOWN_SERVER_ERROR, too, with a warning; all others are raised
-  by the next poll.
+- A fetch that fails as a whole is sent again. A partition's errors that fresh metadata can cure are retried, and
+  UNKNOWN_SERVER_ERROR, too, with a warning; the next poll raises all others.
 
 KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
 """
@@ -259,10 +259,8 @@ class Fetcher(WakeLoop):
             return self.wake()
         if error := error_of(response.error_code):
             session.reset()
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            if not error.code.retriable:
                 _log.warning("node %d failed to answer a fetch (%s); fetching again", node_id, error)
-            elif not error.code.retriable:
-                self._fail(wants, error)
             return self._hold(node_id, wants)
         metadata = self._cluster.metadata
         metadata.add_nodes(
@@ -366,15 +364,6 @@ class Fetcher(WakeLoop):
         else:
             state.forget(policy)
             self.all_positioned = False
-
-    def _fail(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
-        with self._lock:
-            for partition in partitions:
-                state = self._positions.get(partition)
-                if state is not None:
-                    state.error = error
-        for callback in self.on_data:
-            callback()
 
     def _on_refusal(self) -> None:
         for callback in self.on_data:

@@ -305,6 +305,9 @@ class AsyncShareConsumer(Generic[K, V]):
     async def _maintain(self) -> asyncio.Future[None] | None:
         if self._closed:
             raise ClientClosed("this consumer is closed")
+        if self._fetcher.refusal is not None:
+            refusal, self._fetcher.refusal = self._fetcher.refusal, None
+            raise refusal
         if self._group is None:
             raise OttlaError("this consumer has no topics to read: subscribe first")
         joining = None

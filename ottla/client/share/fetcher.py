@@ -155,10 +155,8 @@ class ShareFetcher(WakeLoop):
         if not session.answered(response.error_code):
             return self._failed(node_id, session, error_of(response.error_code, response.error_message))
         if error := error_of(response.error_code, response.error_message):
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            if not error.code.retriable:
                 _log.warning("node %d failed to answer a share fetch (%s); asking again", node_id, error)
-            elif not error.code.retriable:
-                self.error = error
             return self._failed(node_id, session, error)
         sent = self._busy.pop(node_id)
         self.lock_timeout_ms = response.acquisition_lock_timeout_ms or self.lock_timeout_ms
@@ -220,6 +218,10 @@ class ShareFetcher(WakeLoop):
         for callback in self.on_data:
             callback()
         self.wake()
+
+    def _on_refusal(self) -> None:
+        for callback in self.on_data:
+            callback()
 
     def _hold(self, node_id: int, pause_ms: int | None = None) -> None:
         """Ask this node again after a pause (default: retry.backoff.ms)."""
