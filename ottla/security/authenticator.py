@@ -105,10 +105,8 @@ class Authenticator:
             why = f"it asks for the mechanism {request.mechanism[:40]!r}, which is not enabled"
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             raise SignInFailed(why, SaslHandshakeResponse(error_code=code, mechanisms=offered))
-        if self.principal is not None and request.mechanism != self.mechanism:
-            # The handshake succeeds as in Kafka; the first token then fails.
-            self._exchange = None
-        else:
+        # A renewal by another mechanism has no exchange: the handshake succeeds as in Kafka, and the first token fails.
+        if self.principal is None or request.mechanism == self.mechanism:
             self._exchange = begin()
             next(self._exchange)
             self.mechanism = request.mechanism
