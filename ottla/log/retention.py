@@ -1,7 +1,8 @@
 """Make a log shorter: retention of whole segments, DeleteRecords, truncation.
 
 Rules:
-- Retention deletes only segments wholly below the high watermark, oldest first; one segment always remains.
+- Retention deletes only segments wholly below the high watermark, oldest first; one segment always remains. If all are
+  due, a new one is begun; on a full disk the last one stays until the others have made room for it.
 - A deleted segment's files are renamed to `.deleted` at once and removed after `file.delete.delay.ms`, so that readers
   can finish.
 - Truncation is durable before it returns. Otherwise a crash could bring back old batches behind new ones.
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.durability import HARMLESS_ERRORS
 from ottla.log.path import DELETED
 from ottla.log.recovery import rebuild_producers
 from ottla.log.segment.segment import Segment
@@ -151,7 +153,12 @@ def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | Non
     if not count:
         return 0
     if count == len(log.segments):
-        log.roll(now_ms)
+        try:
+            log.roll(now_ms)
+        except OSError as error:
+            if count == 1 or error.errno not in HARMLESS_ERRORS:
+                raise
+            count -= 1
     deleted = log.segments[:count]
     advance_start_offset(log, max(log.start_offset, log.segments[count].base_offset))
     del log.segments[:count]

@@ -1,5 +1,6 @@
 """Where a segment ends, where an index has an entry, what retention and truncation take: at each bound."""
 
+import errno
 import random
 from typing import Any
 
@@ -65,6 +66,45 @@ def test_a_segment_is_too_old_from_a_millisecond_after_its_retention_on(
     _append(log, _batch(timestamp=timestamp, size=100))
     _append(log, _batch(timestamp=_NOW + 5000, size=100), now_ms=_NOW + 5000)
     assert log.delete_old_segments(_NOW + age_ms) == deleted
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_retention_makes_room_on_a_disk_that_is_too_full_for_a_new_segment(disk: SimDisk, room: int) -> None:
+    log = _open(disk, segment_bytes=200, retention_ms=1000, file_delete_delay_ms=50)
+    for _ in range(3):
+        _append(log, _batch(size=100))
+    disk.fill(disk._used() + room)
+    assert log.delete_old_segments(_NOW + 2000) == 2
+    assert (log.start_offset, log.bases, log.end_offset) == (2, [2], 3)
+    # The first removal makes the room, and the new segment takes some of it.
+    assert log.delete_old_segments(_NOW + 2050) == 1
+    assert (log.start_offset, log.bases, log.size) == (3, [3], 0)
+
+
+def test_a_last_segment_that_nothing_can_take_the_place_of_stays(disk: SimDisk) -> None:
+    log = _open(disk, segment_bytes=200, retention_ms=1000)
+    _append(log, _batch(size=100))
+    used = disk._used()
+    disk.fill(used)
+    with pytest.raises(OSError, match="disk is full"):
+        log.delete_old_segments(_NOW + 2000)
+    assert (log.start_offset, log.bases, disk._used()) == (0, [0], used)
+    disk.fill(None)
+    assert log.delete_old_segments(_NOW + 2000) == 1
+
+
+def test_retention_says_that_a_disk_is_broken(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlike a full one, it goes offline: nothing is left to another run."""
+    log = _open(disk, segment_bytes=200, retention_ms=1000)
+    for _ in range(3):
+        _append(log, _batch(size=100))
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(Log, "roll", broken)
+    with pytest.raises(OSError, match="broken"):
+        log.delete_old_segments(_NOW + 2000)
 
 
 def test_no_segment_goes_while_the_cleaner_reads_them(disk: SimDisk) -> None:

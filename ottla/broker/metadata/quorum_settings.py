@@ -33,8 +33,7 @@ def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSetti
         fetch_timeout_ms=settings.controller_quorum_fetch_timeout_ms,
         answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
         retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
-        # So that what is fetched at once goes into one segment.
-        fetch_max_bytes=min(settings.controller_quorum_fetch_max_bytes, settings.metadata_log_segment_bytes),
+        fetch_max_bytes=settings.controller_quorum_fetch_max_bytes,
         fetch_snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
     )
 
