@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.cleaning.batch import empty_batch
 from ottla.log.producer.marker import read_marker
 from ottla.log.producer.producer import Producers
+from ottla.log.producer.snapshot import CorruptSnapshot, decode, encode
 from ottla.wire.batch import CONTROL, LOG_APPEND_TIME, build, header_at, rewrite
+from ottla.wire.checksum import crc32c
 
 _ME = 9
 _EPOCH_MAX = 32767
@@ -136,6 +141,43 @@ def test_only_a_silent_producer_without_a_transaction_is_forgotten(transactional
     producers.expire(1 << 50, 1000)
     producers.validate()
     assert (producers.first_unstable_offset(1) == 0) == transactional
+
+
+def test_a_beginning_that_nobody_verified_is_forgotten_like_its_producer() -> None:
+    producers = Producers()
+    producers.verify_from(_ME, 0, 5, False, 1000)
+    producers.expire(1999, 1000)
+    assert _check(producers, 6) is ORDER
+    producers.expire(2000, 1000)
+    assert _check(producers, 6) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: data[:9], "a producer snapshot of 9 bytes is too short"),
+        (lambda data: b"", "a producer snapshot of 0 bytes is too short"),
+        (lambda data: b"\0\2" + data[2:], r"unknown producer snapshot version 2 \(expected 1\)"),
+        (lambda data: data[:-1] + b"\xff", "the CRC of a producer snapshot is wrong"),
+        (lambda data: _resealed(data[6:-1]), "a producer snapshot of 1 producers cannot have"),
+        (lambda data: _resealed(data[6:] + b"\0"), "a producer snapshot of 1 producers cannot have"),
+        (lambda data: _resealed(b"\0\0\0\2" + data[10:]), "a producer snapshot of 2 producers cannot have"),
+        (lambda data: _resealed(b"\xff\xff\xff\xff" + data[10:]), "a producer snapshot of -1 producers cannot have"),
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_refused(damage: Callable[[bytes], bytes], why: str) -> None:
+    producers = Producers()
+    _add(producers, 3, epoch=2, offset=4)
+    data = encode(producers.by_id)
+    [(producer_id, found)] = decode(data)
+    assert (producer_id, found.epoch, found.transaction_start, found.last_timestamp) == (_ME, 2, 4, 1)
+    with pytest.raises(CorruptSnapshot, match=why):
+        decode(damage(data))
+
+
+def _resealed(body: bytes) -> bytes:
+    """A snapshot with this count and these entries, whose checksum is right."""
+    return struct.pack(">hI", 1, crc32c(body)) + body
 
 
 def test_a_batch_of_an_older_epoch_is_no_duplicate_in_a_newer_one() -> None:

@@ -60,7 +60,7 @@ def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
         raise CorruptSnapshot("the CRC of a producer snapshot is wrong")
     (count,) = _COUNT.unpack_from(data, _HEAD.size)
     body = data[_HEAD.size + _COUNT.size :]
-    if count < 0 or len(body) != count * _ENTRY.size:
+    if len(body) != count * _ENTRY.size:
         raise CorruptSnapshot(f"a producer snapshot of {count} producers cannot have {len(body)} bytes")
     entries = []
     for fields in _ENTRY.iter_unpack(body):
