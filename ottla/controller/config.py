@@ -371,12 +371,10 @@ def _is_list(kind: int, key: str) -> bool:
 
 
 def _default(kind: int, settings: ServerSettings, key: str) -> str:
-    """Return the value of a list that is not set on the resource."""
+    """Return the value of a list that is not set on the topic or broker."""
     if kind == TOPIC:
         return TopicSettings.resolve({}, settings).text(key) or ""
-    if kind == BROKER:
-        return settings.text(key) or ""
-    return ""
+    return settings.text(key) or ""
 
 
 def clear_elr(image: Image, records: list[Any]) -> list[Any]:

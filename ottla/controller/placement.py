@@ -35,8 +35,6 @@ def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[l
         for broker_id, broker in sorted(image.brokers.items())
         if not _is_cordoned(broker) and (broker.fenced or not broker.in_controlled_shutdown)
     ]
-    if replication_factor <= 0:
-        raise _unplaceable(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if all(broker.fenced for broker in usable):
         raise _unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > len(usable):

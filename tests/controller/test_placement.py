@@ -5,7 +5,14 @@ from random import Random
 
 import pytest
 
-from ottla.controller.placement import LOST_DIRECTORY, directory_is_online, place
+from ottla.controller.placement import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    default_directory,
+    directory_is_online,
+    place,
+)
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import BROKER
@@ -61,6 +68,29 @@ def test_a_fenced_broker_follows_where_there_is_no_other_and_never_leads(seed: i
     assert result.error_code == ErrorCode.NONE
     for partition in fleet.image.topics["flights"].partitions:
         assert set(partition.isr) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rack_without_a_live_broker_leads_nothing_and_follows(seed: int) -> None:
+    fleet = racked(6, 3)
+    fleet.silence(1, 4)
+    placed = place(fleet.image, Random(seed), 24, 3)
+    assert {broker_id % 3 for replicas in placed for broker_id in replicas[:1]} == {0, 2}
+    assert all({broker_id % 3 for broker_id in replicas} == {0, 1, 2} for replicas in placed)
+    # The rack before which a turn comes to the dead one takes its turn, too.
+    assert {replicas[0] for replicas in placed} == {2, 3, 5, 6}
+
+
+@pytest.mark.parametrize("directories", [0, 1, 2])
+def test_the_directory_of_a_new_replica_is_the_only_one_its_broker_has(directories: int) -> None:
+    # Before directories had ids, a broker registered without.
+    fleet = Fleet(0, directories=directories, features=None if directories else {"metadata.version": 14})
+    fleet.register(1)
+    if directories == 1:
+        assert default_directory(fleet.image, 1) == fleet.image.brokers[1].log_dirs[0]
+    else:
+        assert default_directory(fleet.image, 1) == (UNASSIGNED_DIRECTORY if directories else MIGRATING_DIRECTORY)
+    assert default_directory(fleet.image, 2) == UNASSIGNED_DIRECTORY, "a broker that was unregistered"
 
 
 def test_a_broker_that_stops_or_has_no_directory_left_gets_nothing() -> None:
