@@ -153,6 +153,22 @@ def test_each_damage_of_a_time_index_is_named(
     assert complaints == said
 
 
+def test_the_zeros_of_files_that_still_grow_are_no_entries(disk: SimDisk) -> None:
+    """A relative offset of 0 is the base offset, which is not 0 here."""
+    log = Log.open(disk, "/d/t-0", LogSettings(index_interval_bytes=1), now_ms=1)
+    log.restart_at(100, 1)
+    for number in range(3):
+        log.append(build([(50 + number, b"k", b"v" * 20, [])]), leader_epoch=0, now_ms=1)
+    log.close()
+    base = "/d/t-0/00000000000000000100"
+    for suffix in ("index", "timeindex"):
+        _write(disk, f"{base}.{suffix}", _content(disk, f"{base}.{suffix}") + bytes(240))
+    lines, complaints = _dump(disk, f"{base}.index")
+    assert [line.split()[1] for line in lines] == ["101", "102"] and complaints == []
+    lines, complaints = _dump(disk, f"{base}.timeindex")
+    assert lines == ["timestamp: 51 offset: 101", "timestamp: 52 offset: 102"] and complaints == []
+
+
 def test_a_time_index_is_checked_without_an_offset_index_too(disk: SimDisk) -> None:
     """The whole log is read for it then."""
     _write(disk, f"{_BASE}.index", b"")
