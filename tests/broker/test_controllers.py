@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.controllers.controllers import Controllers
 from ottla.broker.controllers.envelope import Requester, wrap
 from ottla.controller.decision import unlimited
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode
 from ottla.net.peer import Peer, Unanswered
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import API, ApiKey

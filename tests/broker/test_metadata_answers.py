@@ -1,0 +1,296 @@
+"""What Metadata answers about topics by name and by id, version by version, and the controllers of DescribeCluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from ottla.broker.call.reply import Later
+from ottla.broker.handlers.cluster import describe_controllers
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, metadata
+from ottla.broker.metadata.broker_view import BrokerView
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, OFFSETS_TOPIC, Uuid
+from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM
+from ottla.wire.api.broker_registration import Listener
+from ottla.wire.api.describe_cluster import DescribeClusterRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.table_node import called, done
+from tests.controller.fleet import Fleet
+
+NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+ILLEGAL = ErrorCode.INVALID_TOPIC_EXCEPTION
+_OTHER = Uuid(b"o" * 16)
+
+
+class _Created(list[str]):
+    """The topics that a node was told to create, and how to answer."""
+
+    answer: Callable[[dict[str, KafkaError]], None]
+
+
+def _node(fleet: Fleet, created: _Created, *, creates: bool = True) -> dict[str, Any]:
+    def create(topics: list[Any], then: Any) -> None:
+        created.extend(topic.name for topic in topics)
+        created.answer = then
+
+    names = {topic.topic_id: name for name, topic in fleet.image.topics.items()}
+    offsets: Any = SimpleNamespace(new_topic=lambda: SimpleNamespace(name=OFFSETS_TOPIC))
+    return {
+        "settings": SimpleNamespace(auto_create_topics_enable=creates),
+        "image": fleet.image,
+        "brokers_at": lambda name: BrokerView(fleet.image.brokers, name),
+        "topic_name": names.get,
+        "cluster_id": "c",
+        "rng": Random(1),
+        "create_topics": create,
+        "coordinators_of": {OFFSETS_TOPIC: offsets}.get,
+    }
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet(0)
+    for broker_id in (1, 2, 3):
+        listeners = [Listener(name="CLIENTS", host=f"b{broker_id}", port=9092, security_protocol=0)]
+        made.register(broker_id, listeners=listeners, rack=f"r{broker_id}")
+        made.beat(broker_id)
+    made.topic("t", [1, 2], [2, 3])
+    made.topic("u", [3])
+    return made
+
+
+@pytest.fixture
+def created() -> _Created:
+    return _Created()
+
+
+def _asked(*topics: str | Uuid | tuple[str | None, Uuid]) -> list[MetadataRequestTopic]:
+    found = []
+    for each in topics:
+        name, topic_id = each if isinstance(each, tuple) else (each, NO_UUID) if isinstance(each, str) else (None, each)
+        found.append(MetadataRequestTopic(name=name, topic_id=topic_id))
+    return found
+
+
+def _answer(
+    fleet: Fleet,
+    created: _Created,
+    version: int,
+    topics: Any,
+    *,
+    allow: bool = False,
+    creates: bool = True,
+    **more: Any,
+) -> Any:
+    call = called(version, **_node(fleet, created, creates=creates))
+    call.connection.listener_name = "CLIENTS"
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow, **more)
+    reply = metadata(call, request)
+    if isinstance(reply, Later) and not reply.resolved and not call.turns:
+        return reply
+    return done(reply, call)
+
+
+def _shown(response: Any) -> list[tuple[str | None, ErrorCode, int]]:
+    return [(each.name, each.error_code, len(each.partitions)) for each in response.topics]
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "expected"),
+    [
+        (0, [], [("t", NONE, 2), ("u", NONE, 1)]),
+        (1, [], []),
+        (1, None, [("t", NONE, 2), ("u", NONE, 1)]),
+        (0, _asked("u"), [("u", NONE, 1)]),
+        (12, _asked("u", "t", "u"), [("u", NONE, 1), ("t", NONE, 2)]),
+        (12, _asked("v"), [("v", UNKNOWN, 0)]),
+        (12, _asked("a b", ""), [("a b", ILLEGAL, 0), ("", ILLEGAL, 0)]),
+    ],
+)  # fmt: skip
+def test_topics_by_name(fleet: Fleet, created: _Created, version: int, topics: Any, expected: Any) -> None:
+    response = _answer(fleet, created, version, topics)
+    assert _shown(response) == expected
+    assert created == []
+    assert [(each.node_id, each.host, each.port, each.rack) for each in response.brokers] == [
+        (n, f"b{n}", 9092, f"r{n}") for n in (1, 2, 3)
+    ]
+    assert response.cluster_id == "c" and response.controller_id in (1, 2, 3)
+    for topic in response.topics:
+        if topic.error_code == NONE:
+            assert topic.topic_id == fleet.image.topics[topic.name].topic_id
+
+
+def test_a_topic_by_its_id_has_its_name_too(fleet: Fleet, created: _Created) -> None:
+    mine = fleet.image.topics["t"].topic_id
+    response = _answer(fleet, created, 12, _asked(mine, _OTHER, mine))
+    assert _shown(response) == [("t", NONE, 2), (None, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
+    assert [each.topic_id for each in response.topics] == [mine, _OTHER]
+
+
+def test_names_beside_ids_are_ignored_as_by_apache(fleet: Fleet, created: _Created) -> None:
+    mine = fleet.image.topics["t"].topic_id
+    for topics in (_asked(mine, "u"), _asked("u", mine), _asked(("u", mine))):
+        assert _shown(_answer(fleet, created, 12, topics, allow=True)) == [("t", NONE, 2)]
+    # No name of such a request is created.
+    assert _shown(_answer(fleet, created, 12, _asked(mine, "v"), allow=True)) == [("t", NONE, 2)]
+    assert created == []
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_are_refused_in_versions_that_only_have_a_field_for_them(
+    fleet: Fleet, created: _Created, version: int
+) -> None:
+    for topics in (_asked(fleet.image.topics["t"].topic_id), _asked(("t", _OTHER)), [MetadataRequestTopic(name=None)]):
+        with pytest.raises(KafkaError) as refused:
+            _answer(fleet, created, version, topics)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert _shown(_answer(fleet, created, version, _asked("t"))) == [("t", NONE, 2)]
+
+
+@pytest.mark.parametrize("count", [500, 501, 4001])
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_long_request_is_answered_like_a_short_one(fleet: Fleet, created: _Created, count: int, by_id: bool) -> None:
+    mine = fleet.image.topics["u"].topic_id
+    expected: list[tuple[str | None, ErrorCode, int]]
+    if by_id:
+        topics = _asked(*(Uuid(n.to_bytes(16, "big")) for n in range(1, count)), mine, mine, "t")
+        expected = [(None, ErrorCode.UNKNOWN_TOPIC_ID, 0)] * (count - 1) + [("u", NONE, 1)]
+    else:
+        topics = _asked(*(f"x{n}" for n in range(count - 1)), "u", "u", "x0")
+        expected = [(f"x{n}", UNKNOWN, 0) for n in range(count - 1)] + [("u", NONE, 1)]
+    response = _answer(fleet, created, 12, topics, include_topic_authorized_operations=True)
+    shown = list(response.topics)
+    assert [(each.name, each.error_code, len(each.partitions)) for each in shown] == expected
+    assert shown[-1].topic_authorized_operations == TOPIC_OPERATIONS
+    assert (shown[0].topic_authorized_operations == TOPIC_OPERATIONS) is not by_id
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize("topic", [False, True])
+def test_operations_are_told_when_they_are_asked_for(
+    fleet: Fleet, created: _Created, cluster: bool, topic: bool
+) -> None:
+    response = _answer(
+        fleet,
+        created,
+        10,
+        _asked("t", "v"),
+        include_cluster_authorized_operations=cluster,
+        include_topic_authorized_operations=topic,
+    )
+    unset = -(1 << 31)
+    assert response.cluster_authorized_operations == (CLUSTER_OPERATIONS if cluster else unset)
+    assert [each.topic_authorized_operations for each in response.topics] == [TOPIC_OPERATIONS if topic else unset] * 2
+
+
+# ---- topics that are created
+
+
+@pytest.mark.parametrize(("allow", "creates", "made"), [(True, True, ["v", "w"]), (False, True, []), (True, False, [])])
+def test_a_missing_topic_is_created_where_client_and_node_agree(
+    fleet: Fleet, created: _Created, allow: bool, creates: bool, made: list[str]
+) -> None:
+    reply = _answer(fleet, created, 9, _asked("v", "t", "a b", "w", "v"), allow=allow, creates=creates)
+    assert created == made
+    if made:
+        assert isinstance(reply, Later) and not reply.resolved
+        created.answer({"w": KafkaError(ErrorCode.POLICY_VIOLATION), "v": KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)})
+        reply = reply.value
+    assert _shown(reply) == [
+        ("v", UNKNOWN, 0),
+        ("t", NONE, 2),
+        ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
+        ("w", ErrorCode.POLICY_VIOLATION if made else UNKNOWN, 0),
+    ]
+
+
+def test_a_coordinators_topic_is_created_as_its_coordinator_wants_it(fleet: Fleet, created: _Created) -> None:
+    reply = _answer(fleet, created, 9, _asked(OFFSETS_TOPIC), allow=True)
+    assert created == [OFFSETS_TOPIC]
+    created.answer({})
+    [topic] = reply.value.topics
+    assert (topic.error_code, topic.is_internal) == (UNKNOWN, True)
+
+
+def test_a_long_request_that_may_create_is_not_put_off(fleet: Fleet, created: _Created) -> None:
+    _answer(fleet, created, 12, _asked(*(f"x{n}" for n in range(501))), allow=True)
+    assert len(created) == 501
+
+
+# ---- partitions
+
+
+def test_a_partition_has_its_leader_its_replicas_and_those_that_are_offline(fleet: Fleet, created: _Created) -> None:
+    fleet.silence(2)
+    response = _answer(fleet, created, 9, _asked("t"))
+    first, second = response.topics[0].partitions
+    assert (first.partition_index, first.error_code, first.leader_id) == (0, NONE, 1)
+    assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ([1, 2], [1], [2])
+    assert (second.partition_index, second.leader_id, second.leader_epoch) == (1, 3, 1)
+    assert (second.replica_nodes, second.isr_nodes, second.offline_replicas) == ([2, 3], [3], [2])
+
+
+def test_the_first_version_leaves_out_replicas_without_an_address(fleet: Fleet, created: _Created) -> None:
+    """Its clients cannot handle a replica that is not among the brokers."""
+    fleet.register(4, listeners=[Listener(name="INSIDE", host="b4", port=1, security_protocol=0)])
+    fleet.beat(4)
+    fleet.topic("x", [1, 4], [4, 1], [1, 2])
+    for version in (0, 1, 6):
+        first, second, third = _answer(fleet, created, version, _asked("x")).topics[0].partitions
+        assert (third.replica_nodes, third.isr_nodes, third.error_code) == ([1, 2], [1, 2], NONE)
+        if version:
+            assert (first.replica_nodes, first.isr_nodes, first.error_code) == ([1, 4], [1, 4], NONE)
+        else:
+            assert (first.replica_nodes, first.isr_nodes) == ([1], [1])
+            assert first.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+        missing = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+        assert (second.leader_id, second.error_code) == (-1, missing), "the worse of two errors"
+
+
+# ---- controllers
+
+
+def _controllers(version: int, leader: int | None, *, kind: int = 2, operations: bool = False) -> Any:
+    def controller(*names: str) -> Any:
+        return Mock(end_points=[SimpleNamespace(name=name, host=f"h-{name}", port=len(name)) for name in names])
+
+    controllers = {9: controller("ctl", "other"), 7: controller("other"), 8: controller("ctl")}
+    image = Mock(metadata_version=version, controllers=controllers)
+    quorum = Mock(image=image, leader=None if leader is None else Mock(node_id=leader))
+    call = called(node=None, quorum=quorum, cluster_id="c")
+    call.connection.listener_name = "ctl"
+    request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=operations)
+    return describe_controllers(call, request)
+
+
+@pytest.mark.parametrize(("leader", "shown"), [(8, 8), (9, 9), (3, -1), (None, -1)])
+def test_the_controllers_of_this_listener_are_shown_and_the_active_one(leader: int | None, shown: int) -> None:
+    found = _controllers(CONTROLLER_REGISTRATIONS_FROM, leader)
+    assert [(each.broker_id, each.host, each.port, each.rack) for each in found.brokers] == [
+        (8, "h-ctl", 3, None),
+        (9, "h-ctl", 3, None),
+    ]
+    assert (found.endpoint_type, found.cluster_id, found.controller_id) == (2, "c", shown)
+    assert found.cluster_authorized_operations == -(1 << 31)
+    told = _controllers(CONTROLLER_REGISTRATIONS_FROM, leader, operations=True)
+    assert told.cluster_authorized_operations == CLUSTER_OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "code"),
+    [
+        (CONTROLLER_REGISTRATIONS_FROM - 1, 2, ErrorCode.UNSUPPORTED_VERSION),
+        (CONTROLLER_REGISTRATIONS_FROM, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (CONTROLLER_REGISTRATIONS_FROM, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ],
+)
+def test_controllers_are_shown_to_whom_asks_for_them(version: int, kind: int, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as refused:
+        _controllers(version, 8, kind=kind)
+    assert refused.value.code is code
