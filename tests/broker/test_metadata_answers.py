@@ -157,7 +157,7 @@ def test_ids_are_refused_in_versions_that_only_have_a_field_for_them(
 @pytest.mark.parametrize("by_id", [False, True])
 def test_a_long_request_is_answered_like_a_short_one(fleet: Fleet, created: _Created, count: int, by_id: bool) -> None:
     mine = fleet.image.topics["u"].topic_id
-    expected: list[tuple[str | None, ErrorCode, int]]
+    expected: list[Any]
     if by_id:
         topics = _asked(*(Uuid(n.to_bytes(16, "big")) for n in range(1, count)), mine, mine, "t")
         expected = [(None, ErrorCode.UNKNOWN_TOPIC_ID, 0)] * (count - 1) + [("u", NONE, 1)]
