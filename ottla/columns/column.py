@@ -158,7 +158,9 @@ def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
         count = int(fields.header_count[index])
         width = 1 if count < 64 else 2 if count < 8192 else 3
         try:
-            headers[index], _ = read_headers(body, int(fields.header_at[index]) - width)
+            headers[index], end = read_headers(body, int(fields.header_at[index]) - width)
+            if end != fields.end_at[index]:
+                raise ValueError("they do not add up to its length")
         except (IndexError, ValueError) as error:
             raise corrupt(f"a record's headers cannot be read: {error}") from error
     return headers

@@ -129,13 +129,6 @@ class Fields:
             setattr(fields, name, np.concatenate([getattr(part, name) for part in parts]))
         return fields
 
-    def part(self, start: int, end: int) -> Fields:
-        """The fields of the records from index `start` to `end`."""
-        fields = Fields.__new__(Fields)
-        for name in self.__slots__:
-            setattr(fields, name, getattr(self, name)[start:end])
-        return fields
-
     @property
     def size(self) -> int:
         """The number of records."""

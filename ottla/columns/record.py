@@ -246,6 +246,8 @@ def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     pairs: list[Header] = []
     for _ in range(count):
         size, at = decode_varint(body, at)
+        if size < 0:
+            raise ValueError("a header without a key")
         name = header_name(body[at : at + size])
         at += size
         size, at = decode_varint(body, at)

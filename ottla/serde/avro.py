@@ -249,9 +249,9 @@ class _Datums:
         order = pa.array(np.argsort(np.concatenate(rows), kind="stable")) if rows else None
         values = pa.array([], node.items.type) if order is None else pa.concat_arrays(items).take(order)
         if node.kind == "array":
-            return pa.ListArray.from_arrays(pa.array(offsets), values).cast(node.type), at
+            return pa.ListArray.from_arrays(pa.array(offsets), values), at
         names = pa.array([], pa.string()) if order is None else pa.concat_arrays(keys).take(order)
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(node.type), at
+        return pa.MapArray.from_arrays(pa.array(offsets), names, values), at
 
     def _block(self, at: Ints, left: Ints, rows: Ints) -> None:
         """Read the item count of the next block; a count of 0 ends the value (its `left` stays 0)."""
@@ -337,11 +337,9 @@ def _collection(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
     mask = array.is_null()
     flat = lists.flatten()
     if reader.kind == "array":
-        return pa.ListArray.from_arrays(pa.array(offsets), resolved(flat, writer.items, reader.items), mask=mask).cast(
-            reader.type
-        )
+        return pa.ListArray.from_arrays(pa.array(offsets), resolved(flat, writer.items, reader.items), mask=mask)
     items = resolved(flat.field(1), writer.items, reader.items)
-    return pa.MapArray.from_arrays(pa.array(offsets), flat.field(0), items, mask=mask).cast(reader.type)
+    return pa.MapArray.from_arrays(pa.array(offsets), flat.field(0), items, mask=mask)
 
 
 def _as_list(array: Any) -> Any:
