@@ -86,7 +86,7 @@ _REFUSED: dict[str, tuple[Callable[[Topology], object], str]] = {
     "a serde": (lambda t: t.add_source("s", "new", key_serde="strng"), "unknown serde: 'strng'"),
     "a reset": (
         lambda t: t.add_source("s", "new", offset_reset="first"),
-        "invalid offset_reset: 'first' .expected ear",
+        "invalid offset_reset: 'first'",
     ),
     "a reset by no duration": (
         lambda t: t.add_source("s", "new", offset_reset="by_duration:1h"),
@@ -339,9 +339,7 @@ def test_a_processor_sees_its_application() -> None:
 @pytest.mark.parametrize("given", [None, "", 5, b"out"])
 def test_a_topic_extractor_that_returns_no_name_is_told(given: Any) -> None:
     topology = Topology().add_source("source", "in").add_sink("sink", lambda key, value, context: given, "source")
-    with pytest.raises(
-        StreamsError, match=rf"the topic extractor of sink returned {re.escape(repr(given))} \(expected"
-    ):
+    with pytest.raises(StreamsError, match=rf"the topic extractor of sink returned {re.escape(repr(given))}"):
         driver(topology).input_topic("in").pipe("k", "v")
 
 
