@@ -137,9 +137,8 @@ class TestDriver:
 
     def state_store(self, name: str) -> Any:
         """The state store with this name. KeyError if there is none."""
-        for task in self._runner.tasks.values():
-            return task.store(name)
-        raise KeyError(name)
+        (task,) = self._runner.tasks.values()
+        return task.store(name)
 
     def produced_topics(self) -> list[str]:
         """The topics with unread output, internal ones included."""
