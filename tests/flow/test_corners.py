@@ -159,7 +159,7 @@ def test_an_operation_gives_at_its_edges(expression: Expression, fields: dict[st
 
 _OPERATIONS: list[tuple[Expression, Any]] = [
     (a + b, "long"), (a + x, "double"), (s + t, "string"), (a - x, "double"), (a * b, "long"), (a / b, "double"),
-    (a // b, "long"), (a % b, "long"), (a < x, "boolean"), (s >= t, "boolean"), (p == q, "boolean"), 
+    (a // b, "long"), (a % b, "long"), (a < x, "boolean"), (s >= t, "boolean"), (p == q, "boolean"),
     (r != lit(b""), "boolean"),
     (p & q, "boolean"), (~p, "boolean"), (p.is_null(), "boolean"), (s.otherwise(t), "string"), (a.is_in(1), "boolean"),
     (s.lower(), "string"), (s.length(), "long"), (s.contains("a"), "boolean"), (s.substring(0, 1), "string"),

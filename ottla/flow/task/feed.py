@@ -56,9 +56,9 @@ def feed_two(
         receiver, rows = first
         emit, (keys, values), times, headers = receiver.context.emit, rows.objects, rows.timestamps, rows.headers
         other = second[1]
-        limit = other.timestamps[other.at] + first_wins
+        until = other.timestamps[other.at] + first_wins
         task.rows, row, end = rows, rows.at, rows.end
-        while row < end and (timestamp := times[row]) < limit:
+        while row < end and (timestamp := times[row]) < until:
             task.row, task.received, task.timestamp = row, None, timestamp
             if timestamp > stream_time.value:
                 stream_time.value = timestamp
