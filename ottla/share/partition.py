@@ -7,7 +7,8 @@ Rules:
   the member still holds it. An expired lock takes effect at once: after a crash the record would be available anyway.
 - A record is delivered at most `share.delivery.count.limit` times and then archived. From half of that on fewer records
   are delivered together, finally single ones, so that a record that crashes its readers affects no others.
-- At most `share.partition.max.record.locks` records are in flight. A batch of the log is not split to meet that limit,
+- At most `share.partition.max.record.locks` records are in flight, from the first that is not over to the last that was
+  acquired; so a record that is held for long ends the deliveries. A batch of the log is not split to meet that limit,
   nor the number of records that a request asks for, unless the request is strict (KIP-1206).
 - Offsets without a record and hidden records (control records, and aborted records with read_committed) are archived
   when a fetch reaches them.
@@ -146,13 +147,14 @@ class SharePartition:
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement], now_ms: int) -> Write | None:
         """Apply a member's acknowledgements. Raises INVALID_RECORD_STATE or INVALID_REQUEST, and applies none then."""
         parts = [part for acknowledgement in acknowledgements for part in self._checked(member_id, acknowledgement)]
+        _check_once(parts)
         number = self._next_number()
         changed = []
         for first_offset, end_offset, kind in parts:
             for run in self.window.within(first_offset, end_offset):
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = now_ms + self.limits.record_lock_duration_ms
-                elif not run.write_number:
+                else:
                     run.write_number, run.next_state = number, self._outcome(run, kind)
                     changed.append(run)
         return self._write(changed, number)
@@ -180,9 +182,7 @@ class SharePartition:
             if run.member_id != member_id:
                 raise _invalid_state("Member is not the owner of batch record")
             if run.write_number:
-                raise _invalid_state(
-                    "The record state is invalid. The acknowledgement of delivery could not be completed."
-                )
+                raise _under_way()
         if AcknowledgeType.RENEW in acknowledgement.types and not self.limits.may_renew:
             raise _invalid_state("Renewing acquisition locks is not enabled for the group.")
         if len(acknowledgement.types) == 1:
@@ -370,6 +370,20 @@ def _cover(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> I
         part = LogBatch(offset, min(batch.last_offset, end_offset - 1), batch.visible)
         yield part, batch.last_offset - batch.first_offset + 1
         offset = batch.last_offset + 1
+
+
+def _check_once(parts: Iterable[tuple[int, int, AcknowledgeType]]) -> None:
+    """Raise INVALID_RECORD_STATE if a record gets a second outcome; its lock may be renewed before it has one."""
+    said_end = 0
+    for first_offset, end_offset, kind in parts:
+        if first_offset < said_end:
+            raise _under_way()
+        if kind is not AcknowledgeType.RENEW:
+            said_end = end_offset
+
+
+def _under_way() -> KafkaError:
+    return _invalid_state("The record state is invalid. The acknowledgement of delivery could not be completed.")
 
 
 def _invalid_state(text: str) -> KafkaError:

@@ -190,8 +190,8 @@ class Window:
 
     @property
     def in_flight(self) -> int:
-        """The number of offsets in the window that are not over."""
-        return sum(len(run) for run in self.runs if not run.is_final)
+        """The number of offsets in the window, also of those that are over: a limit of it bounds the stored state."""
+        return self.end_offset - self.start_offset
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""

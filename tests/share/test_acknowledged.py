@@ -164,6 +164,10 @@ def test_an_error_of_one_partition_is_told_beside_the_others(node: _Node) -> Non
     ]
     reply = share_acknowledge(node.call, _request(parts[0], topic_id=_OTHER))
     assert _codes(reply) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, None)]
+    backwards = ack.AcknowledgementBatch(first_offset=1, last_offset=0, acknowledge_types=[1])
+    wrong = ack.AcknowledgePartition(partition_index=0, acknowledgement_batches=[backwards])
+    reply = share_acknowledge(node.call, _request(wrong, topic_id=_OTHER))
+    assert _codes(reply) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, None)], "the topic is looked up first"
     # Nothing is stored for a partition without acknowledgements.
     reply = share_acknowledge(node.call, _request(ack.AcknowledgePartition(partition_index=0)))
     assert _codes(reply) == [(0, NONE, None)] and len(node.waiting) == 1
@@ -173,6 +177,24 @@ def test_an_error_of_one_partition_is_told_beside_the_others(node: _Node) -> Non
 
     node.call.node.authorizer = SimpleNamespace(check_read=denies)
     assert _codes(share_acknowledge(node.call, _request(parts[0]))) == [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_partition_that_is_named_twice_fails_if_either_part_does(node: _Node, order: tuple[int, int]) -> None:
+    parts = [
+        ack.AcknowledgePartition(
+            partition_index=0,
+            acknowledgement_batches=[
+                ack.AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[1])
+            ],
+        )
+        for offset in (1, 2)
+    ]
+    reply: Any = share_acknowledge(node.call, _request(*parts))
+    outcomes = (None, KafkaError(ErrorCode.INVALID_RECORD_STATE))
+    for at in order:
+        node.waiting[at](outcomes[at])
+    assert _codes(reply) == [(0, ErrorCode.INVALID_RECORD_STATE, None)]
 
 
 def test_a_last_request_ends_its_session_after_it_is_stored(node: _Node) -> None:

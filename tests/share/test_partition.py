@@ -147,6 +147,25 @@ def test_only_who_has_a_record_can_say_what_became_of_it() -> None:
     assert partition.acknowledge("a", [Acknowledgement(0, 1, [ACCEPT])], 0) is None, "it is over already"
 
 
+@pytest.mark.parametrize(
+    ("kinds", "refused"),
+    [((ACCEPT, RELEASE), True), ((ACCEPT, RENEW), True), ((RENEW, ACCEPT), False), ((RENEW, RENEW), False)],
+)
+def test_one_request_gives_a_record_one_outcome(kinds: tuple[int, int], refused: bool) -> None:
+    partition = fresh()
+    take(partition, "a", log(4))
+    said = [Acknowledgement(0, 1, [kinds[0]]), Acknowledgement(1, 3, [kinds[1]])]
+    if refused:
+        with pytest.raises(KafkaError) as raised:
+            partition.acknowledge("a", said, 0)
+        assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
+    else:
+        partition.acknowledge("a", said, 0)
+    assert stored(partition, partition.acknowledge("a", [Acknowledgement(0, 0, [ACCEPT])], 0)) is not None, (
+        "none counted"
+    )
+
+
 def test_a_lock_runs_out_and_can_be_renewed() -> None:
     partition = fresh(Limits(record_lock_duration_ms=100))
     take(partition, "a", log(4))
@@ -191,6 +210,18 @@ def test_no_more_records_are_in_flight_than_may_be() -> None:
     stored(partition, partition.acknowledge("a", [Acknowledgement(3, 5, [RELEASE])], 0))
     assert partition.next_fetch_offset == 3
     assert take(partition, "b", log(6, 6, 6)) == [(3, 5, 2)]
+
+
+def test_a_record_that_is_held_for_long_does_not_let_the_state_grow() -> None:
+    partition = fresh(Limits(record_locks=10))
+    for offset in range(10):
+        assert take(partition, "a", log(1, first=offset)) == [(offset, offset, 1)]
+        if offset:
+            kind = ACCEPT if offset % 2 else REJECT
+            stored(partition, partition.acknowledge("a", [Acknowledgement(offset, offset, [kind])], 0))
+    assert take(partition, "a", log(1, first=10)) == [] and not partition.has_room
+    stored(partition, partition.acknowledge("a", [Acknowledgement(0, 0, [ACCEPT])], 0))
+    assert take(partition, "a", log(1, first=10)) == [(10, 10, 1)]
 
 
 def test_what_the_log_does_not_have_and_what_nobody_may_see_is_passed_over() -> None:

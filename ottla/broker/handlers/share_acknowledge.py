@@ -93,14 +93,17 @@ def acknowledge(
     def answered(key: Key | None, outcome: Outcome) -> None:
         nonlocal left
         left -= 1
-        if key is not None:
+        if key is not None and outcome is not None:
+            # A partition that the request names twice has failed if either of its parts has.
             outcomes[key] = outcome
         if not left:
             done(outcomes)
 
     for key, batches in asked:
         try:
-            _acknowledge_partition(call, owner, key, _parsed(batches, call.version, renews), partial(answered, key))
+            _acknowledge_partition(
+                call, owner, key, partial(_parsed, batches, call.version, renews), partial(answered, key)
+            )
         except KafkaError as error:
             answered(key, error)
     answered(None, None)
@@ -110,7 +113,7 @@ def _acknowledge_partition(
     call: Call,
     owner: tuple[str, str],
     key: Key,
-    acknowledgements: Sequence[Acknowledgement],
+    parsed: Callable[[], Sequence[Acknowledgement]],
     done: Callable[[Outcome], None],
 ) -> None:
     group_id, member_id = owner
@@ -118,6 +121,7 @@ def _acknowledge_partition(
     name = call.node.topic_name(topic_id)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    acknowledgements = parsed()
     if call.node.authorizer is not None:
         call.node.authorizer.check_read(call, name)
     leader = call.node.shares.find(SharePartitionKey(group_id, topic_id, index))
