@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ottla.coordinator.contract import Answer, Append, Called, Continue, Entry, Loaded, independent
 from ottla.kernel.error import ErrorCode
@@ -251,7 +252,11 @@ class TransactionCoordinator:
     def _fence(self, known: Transaction, now_ms: int) -> Transaction | None:
         """Abort a transaction and fence its producer, by a higher epoch at every level."""
         version = self._transaction_version()
-        return self._end(known, commit=False, client_version=version, bumps=True, now_ms=now_ms)
+        ended = self._end(known, commit=False, client_version=version, bumps=True, now_ms=now_ms)
+        if ended is None or version >= EPOCH_BUMP_VERSION:
+            return ended
+        # Below that level the producer does not expect the higher epoch, so with its own it is no retry but fenced.
+        return replace(ended, last_epoch=NO_EPOCH)
 
     def _end(
         self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int
@@ -311,17 +316,19 @@ def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tu
     ended = known.state in PREPARED or known.state in COMPLETED
     client_id, client_epoch = known.client
     retries = bumps and ended and client_epoch == request.producer_epoch + 1
-    overflowed = (
+    had_last_epoch = (
         bumps
         and known.previous_producer_id == request.producer_id
         and request.producer_epoch == EPOCH_MAX
         and client_epoch == 0
     )
-    if client_id != request.producer_id and not overflowed:
+    # If InitProducerId or a takeover has brought the new id, it fences the producer that had the last epoch.
+    overflowed = had_last_epoch and ended
+    if client_id != request.producer_id and not had_last_epoch:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, False
     if client_epoch != request.producer_epoch and not (retries or overflowed):
         return ErrorCode.PRODUCER_FENCED, False
-    if bumps and known.state in PREPARED and not retries:
+    if bumps and known.state in PREPARED and not (retries or overflowed):
         return ErrorCode.PRODUCER_FENCED, False
     is_retry = retries or overflowed or not bumps
     outcome_states = (

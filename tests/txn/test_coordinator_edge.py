@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.coordinator.contract import Append, TimePassed
+from ottla.coordinator.contract import Append, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
+from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.txn.transaction import EPOCH_MAX, State
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from tests.txn.test_coordinator import A0, A1, Scene
@@ -61,6 +62,18 @@ def test_a_timeout_locks_out_the_producer_whichever_protocol_it_speaks(version: 
     assert scene.end(producer, version=4).error_code == ErrorCode.PRODUCER_FENCED
     assert scene.verify("t", producer.producer_id, producer.producer_epoch, A0) is ErrorCode.PRODUCER_FENCED
     assert scene.init().producer_epoch == producer.producer_epoch + 2
+
+
+@pytest.mark.parametrize(("level", "code"), [(0, ErrorCode.PRODUCER_FENCED), (1, ErrorCode.PRODUCER_FENCED), (2, 0)])
+def test_a_producer_that_timed_out_begins_again_only_where_ends_raise_epochs(level: int, code: int) -> None:
+    scene = Scene()
+    scene.machine = TransactionCoordinator(TransactionSettings(), lambda: next(scene.ids), lambda: level)
+    scene.machine.step(Loaded(), Now(scene.now_ms, scene.now_ms))
+    producer = scene.init(timeout_ms=5_000)
+    scene.add(producer, A0)
+    _pass(scene, 20_000)
+    assert scene.state() is State.COMPLETE_ABORT
+    assert scene.init(producer.producer_id, producer.producer_epoch).error_code == code
 
 
 def test_a_partition_is_verified_against_the_open_transaction() -> None:

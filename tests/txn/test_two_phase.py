@@ -122,6 +122,23 @@ def test_whom_it_was_taken_from_is_fenced(scene: TwoPhase) -> None:
     assert scene.state() is State.ONGOING
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("open_transaction", [True, False])
+def test_a_producer_of_the_last_epoch_is_fenced_by_the_new_id_of_the_next_one(
+    scene: TwoPhase, open_transaction: bool, commit: bool
+) -> None:
+    first = scene.prepare() if open_transaction else scene.begin()
+    old = replace(scene.machine.transactions["t"], producer_epoch=EPOCH_MAX)
+    scene.carry_out([Append([old.record()])])
+    first.producer_epoch = EPOCH_MAX
+    second = scene.begin(keep=open_transaction)
+    assert (second.producer_id > first.producer_id, second.producer_epoch) == (True, 0)
+    ended = scene.end(first, commit=commit)
+    assert (ended.error_code, ended.producer_id) == (ErrorCode.PRODUCER_FENCED, -1)
+    assert scene.state() is (State.ONGOING if open_transaction else State.EMPTY)
+    assert scene.end(second, commit=False).error_code == ErrorCode.NONE
+
+
 def test_a_prepared_transaction_takes_nothing_more(scene: TwoPhase) -> None:
     scene.prepare()
     second = scene.begin(keep=True)
@@ -153,8 +170,12 @@ def test_an_end_with_the_last_epoch_brings_a_new_producer_id(scene: TwoPhase) ->
     last = scene.begin(keep=True)
     assert last.producer_epoch == EPOCH_MAX
     assert last.producer_id == first.producer_id
+    scene.holding = True
     ended = scene.end(last, commit=False)
     assert ended.producer_id != first.producer_id and ended.producer_epoch == 0
+    assert scene.end(last, commit=False).error_code == ErrorCode.CONCURRENT_TRANSACTIONS, "a repetition"
+    scene.holding = False
+    scene.write_markers()
     again = scene.end(last, commit=False)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, ended.producer_id, 0)
 
