@@ -42,6 +42,8 @@ _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
 _SHARE_FROM = 6
 _DEFERRED_FROM = 500
+#: About a millisecond.
+_GROUPS_PER_STEP = 50
 #: A bit for each operation on a group: read, delete, describe, describe and alter its configs.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
@@ -204,7 +206,7 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     def merge(answers: list[OffsetFetchResponse]) -> OffsetFetchResponse:
         return OffsetFetchResponse(groups=[group for answer in answers for group in answer.groups])
 
-    return _ask_each(call, [(group.group_id, request_for(group)) for group in request.groups], merge)
+    return _ask_each(call, ((group.group_id, request_for(group)) for group in request.groups), merge)
 
 
 #: Request type -> (response type, field that names the groups, kind that must be enabled).
@@ -236,7 +238,7 @@ def describe(call: Call, request: Any) -> Reply:
             _authorize(groups)
         return response(groups=groups)
 
-    return _ask_each(call, [(group_id, request_for(group_id)) for group_id in getattr(request, names)], merge)
+    return _ask_each(call, ((group_id, request_for(group_id)) for group_id in getattr(request, names)), merge)
 
 
 def _authorize(groups: Iterable[Any]) -> None:
@@ -253,7 +255,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     def merge(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[result for answer in answers for result in answer.results])
 
-    parts = [(name, DeleteGroupsRequest(groups_names=[name])) for name in dict.fromkeys(request.groups_names)]
+    parts = ((name, DeleteGroupsRequest(groups_names=[name])) for name in dict.fromkeys(request.groups_names))
     return _ask_each(call, parts, merge)
 
 
@@ -268,16 +270,24 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
     return _gather([(_ask(call, driver, request), request) for driver in call.node.groups.drivers()], call, merge)
 
 
-def _ask_each(call: Call, parts: list[tuple[str, Any]], merge: Callable[[list[Any]], Any]) -> Reply:
+def _ask_each(call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any]) -> Reply:
     """Ask the coordinator of each group; a group whose coordinator is not here, or is loading, fails alone."""
+    return in_turns(call.connection, _ask_in_steps(call, parts, merge))
+
+
+def _ask_in_steps(
+    call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any]
+) -> Generator[None, None, Reply]:
     asked = []
-    for group_id, request in parts:
+    for number, (group_id, request) in enumerate(parts, 1):
         try:
             answer = _ask(call, call.node.groups.driver_of(group_id), request)
         except KafkaError as error:
             answer = Later()
             answer.resolve(error)
         asked.append((answer, request))
+        if not number % _GROUPS_PER_STEP:
+            yield
     return _gather(asked, call, merge)
 
 

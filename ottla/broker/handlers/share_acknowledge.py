@@ -11,13 +11,13 @@ KIPs: 932, 951 leader hints, 1222 renewal of locks (version 2), by requests that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_share_member
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
@@ -35,6 +35,8 @@ from ottla.wire.api.share_acknowledge import (
 
 _RENEW_FROM = 2
 _MEMBER_ID_MAX = 36
+#: About a millisecond.
+PARTITIONS_PER_STEP = 100
 
 #: The result of a partition's acknowledgements: None, or the error for which they do not count.
 Outcome = KafkaError | None
@@ -44,6 +46,10 @@ Outcome = KafkaError | None
 def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
     """Store a member's acknowledgements, then answer."""
     check_enabled(call.node, SHARE)
+    return in_turns(call.connection, _share_acknowledge(call, request))
+
+
+def _share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Generator[None, None, Later]:
     group_id, member_id = check_member(request)
     owner = group_id, member_id
     sessions = call.node.shares.sessions
@@ -60,7 +66,7 @@ def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
             call.node.shares.end_session(session)
         later.resolve(_response(call, group_id, outcomes))
 
-    acknowledge(call, owner, request.topics, done, renews=request.is_renew_ack)
+    yield from acknowledge(call, owner, request.topics, done, renews=request.is_renew_ack)
     return later
 
 
@@ -80,8 +86,8 @@ def acknowledge(
     done: Callable[[dict[Key, Outcome]], None],
     *,
     renews: bool,
-) -> None:
-    """Store the acknowledgements of a request; `done` is called once with the outcome of each partition."""
+) -> Generator[None, None, None]:
+    """Store the acknowledgements of a request, in steps; `done` is called once with the outcome of each partition."""
     asked = [
         ((Uuid(topic.topic_id), partition.partition_index), partition.acknowledgement_batches)
         for topic in topics
@@ -99,13 +105,15 @@ def acknowledge(
         if not left:
             done(outcomes)
 
-    for key, batches in asked:
+    for number, (key, batches) in enumerate(asked, 1):
         try:
             _acknowledge_partition(
                 call, owner, key, partial(_parsed, batches, call.version, renews), partial(answered, key)
             )
         except KafkaError as error:
             answered(key, error)
+        if not number % PARTITIONS_PER_STEP:
+            yield
     answered(None, None)
 
 

@@ -16,14 +16,14 @@ KIPs: 932, 951 leader hints, 1206 a strict limit of acquired records, 1222 renew
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_share_member
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
-from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
+from ottla.broker.handlers.share_acknowledge import PARTITIONS_PER_STEP, Outcome, acknowledge, check_member
 from ottla.broker.share.partition import ShareLeader
 from ottla.broker.share.read import visible_batches
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -59,6 +59,10 @@ _PASSES_MAX = 64
 def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     """Acknowledge, then acquire; wait for records if there are too few and the client allows it."""
     check_enabled(call.node, SHARE)
+    return in_turns(call.connection, _share_fetch(call, request))
+
+
+def _share_fetch(call: Call, request: ShareFetchRequest) -> Generator[None, None, Later]:
     owner = check_member(request)
     renews = call.version >= _RENEW_FROM and request.is_renew_ack
     if renews:
@@ -74,13 +78,13 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
         return later
     answer = _ShareFetchAnswer(call, request, session, later)
     if says:
-        acknowledge(call, owner, request.topics, answer.acknowledged, renews=renews)
+        yield from acknowledge(call, owner, request.topics, answer.acknowledged, renews=renews)
     else:
         answer.acknowledged({})
     if renews or request.share_session_epoch == FINAL_EPOCH:
         answer.fetched([])
     else:
-        ParkedShareFetch(call, request, session, answer).begin(later)
+        yield from ParkedShareFetch(call, request, session, answer).begin(later)
     return later
 
 
@@ -209,10 +213,21 @@ class ParkedShareFetch:
         self._waiting = False
         #: The share partitions that it reads; one that failed to load stays here with its error.
         self._leaders: dict[Key, ShareLeader] = {}
+        #: The session's partitions that are led here, and those that were not when the request came.
+        self._keys: list[Key] = []
+        self._refused: list[tuple[Key, PartitionData]] = []
 
-    def begin(self, later: Later) -> None:
-        """Answer now if there are records, or if there is no time to wait."""
-        if not self._session.partitions:
+    def begin(self, later: Later) -> Generator[None, None, None]:
+        """Look for the partitions in steps; then answer if there are records, or if there is no time to wait."""
+        for number, key in enumerate(list(self._session.partitions), 1):
+            try:
+                self._leader(key)
+                self._keys.append(key)
+            except KafkaError as error:
+                self._refused.append((key, _failed(key[1], error)))
+            if not number % PARTITIONS_PER_STEP:
+                yield
+        if not self._session.partitions or not self.node.shares.sessions.holds(self._session):
             self._answer_parts.fetched([])
             return
         results = self._attempt(final=self._request.max_wait_ms <= 0 or not self._wants)
@@ -232,9 +247,9 @@ class ParkedShareFetch:
 
         Raises nothing: a waiting fetch would never be answered, and the records of other partitions stay acquired.
         """
-        results: list[tuple[Key, PartitionData]] = []
+        results: list[tuple[Key, PartitionData]] = [*self._refused]
         ready: list[tuple[Key, ShareLeader]] = []
-        for key in list(self._session.partitions):
+        for key in self._keys:
             try:
                 leader = self._leader(key)
                 has_room = leader.ready().has_room
@@ -253,7 +268,7 @@ class ParkedShareFetch:
                 size += len(fetched.records)
                 end_offset = fetched.last_stable_offset if leader.isolation_level else fetched.high_watermark
                 urgent = urgent or is_cut_off(leader.partition.log, leader.ready().next_fetch_offset, end_offset)
-        all_failed = len(results) == len(self._session.partitions)
+        all_failed = len(results) == len(self._keys) + len(self._refused)
         if not all_failed and not urgent and size < min(self._request.min_bytes, self._bytes_max):
             return None
         left = self._request.max_records

@@ -10,12 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.group.state.share import ShareGroup
 from ottla.kernel.error import KafkaError
@@ -32,25 +32,39 @@ from ottla.wire.api.describe_share_group_offsets import (
 )
 
 _UNKNOWN_LAG = -1
+#: About a millisecond.
+_PARTITIONS_PER_STEP = 25
+
+_Question = Callable[[Callable[[], None]], None]
 
 
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsRequest) -> Reply:
     """An answer for each group; a group fails alone."""
     check_enabled(call.node, SHARE)
+    return in_turns(call.connection, _describe(call, request))
+
+
+def _describe(call: Call, request: DescribeShareGroupOffsetsRequest) -> Generator[None, None, Later]:
+    """Ask about every partition in steps; the response leaves after the last answer."""
     groups = [_Described(call, asked) for asked in request.groups]
     later = Later()
-    left = len(groups) + 1
+    left = 1
 
-    def done() -> None:
+    def one_less() -> None:
         nonlocal left
         left -= 1
         if not left:
             later.resolve(DescribeShareGroupOffsetsResponse(groups=[group.response for group in groups]))
 
-    for group in groups:
-        group.ask(done)
-    done()
+    questions = (question for group in groups for question in group.questions())
+    for number, question in enumerate(questions, 1):
+        if question is not None:
+            left += 1
+            question(one_less)
+        if not number % _PARTITIONS_PER_STEP:
+            yield
+    one_less()
     return later
 
 
@@ -62,35 +76,26 @@ class _Described:
         self._asked = asked
         self.response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
 
-    def ask(self, done: Callable[[], None]) -> None:
-        """Ask about every partition; `done` is called after the last answer."""
+    def questions(self) -> Iterator[_Question | None]:
+        """The question about each partition, which calls its argument when it is answered; None if there is none."""
         try:
             wanted = self._wanted()
         except KafkaError as error:
             self.response.error_code, self.response.error_message = error.code, error.message or None
             wanted = []
-        left = 1
-
-        def answered(key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, result: Any) -> None:
-            self._fill(key, answer, result, one_less)
-
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done()
-
         for name, topic_id, indexes in wanted:
             topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
             self.response.topics.append(topic)
             for index in indexes:
                 answer = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNSET_OFFSET)
                 topic.partitions.append(answer)
-                if topic_id != NO_UUID:
-                    left += 1
-                    key = SharePartitionKey(self._asked.group_id, topic_id, index)
-                    self._call.node.persister.summary(key, partial(answered, key, answer))
-        one_less()
+                key = SharePartitionKey(self._asked.group_id, topic_id, index)
+                yield None if topic_id == NO_UUID else partial(self._ask, key, answer)
+
+    def _ask(
+        self, key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, done: Callable[[], None]
+    ) -> None:
+        self._call.node.persister.summary(key, lambda result: self._fill(key, answer, result, done))
 
     def _wanted(self) -> list[tuple[str, Uuid, Sequence[int]]]:
         node = self._call.node

@@ -18,17 +18,25 @@ from ottla.wire.api import describe_producers as producers
 from ottla.wire.api import describe_transactions as describe
 from ottla.wire.api import list_transactions as listing
 
-_LISTED_PER_STEP = 100
+#: Each step takes about a millisecond.
+_LISTED_PER_STEP = _DESCRIBED_PER_STEP = 100
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS)
-def describe_transactions(
-    call: Call, request: describe.DescribeTransactionsRequest
-) -> describe.DescribeTransactionsResponse:
+def describe_transactions(call: Call, request: describe.DescribeTransactionsRequest) -> Reply:
     """The state of each transactional id."""
-    return describe.DescribeTransactionsResponse(
-        transaction_states=[_describe(call, transactional_id) for transactional_id in request.transactional_ids]
-    )
+    return in_turns(call.connection, _describe_all(call, request))
+
+
+def _describe_all(
+    call: Call, request: describe.DescribeTransactionsRequest
+) -> Generator[None, None, describe.DescribeTransactionsResponse]:
+    response = describe.DescribeTransactionsResponse()
+    for number, transactional_id in enumerate(request.transactional_ids, 1):
+        response.transaction_states.append(_describe(call, transactional_id))
+        if not number % _DESCRIBED_PER_STEP:
+            yield
+    return response
 
 
 def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
@@ -120,16 +128,25 @@ def _matches(pattern: Expression, transactional_id: str) -> Generator[None, None
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)
-def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> producers.DescribeProducersResponse:
+def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> Reply:
     """The producers that a partition knows, and their open transactions."""
-    return producers.DescribeProducersResponse(
-        topics=[
-            producers.TopicResponse(
-                name=topic.name, partitions=[_producers(call, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+    return in_turns(call.connection, _producers_of_all(call, request))
+
+
+def _producers_of_all(
+    call: Call, request: producers.DescribeProducersRequest
+) -> Generator[None, None, producers.DescribeProducersResponse]:
+    response = producers.DescribeProducersResponse()
+    number = 0
+    for topic in request.topics:
+        answer = producers.TopicResponse(name=topic.name)
+        response.topics.append(answer)
+        for index in topic.partition_indexes:
+            answer.partitions.append(_producers(call, topic.name, index))
+            number += 1
+            if not number % _DESCRIBED_PER_STEP:
+                yield
+    return response
 
 
 def _producers(call: Call, topic: str, index: int) -> producers.PartitionResponse:

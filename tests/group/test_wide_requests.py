@@ -1,0 +1,192 @@
+"""Requests about very many groups, transactions or share partitions: other clients have their turns meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import Uuid
+from ottla.sim.machine import Machine
+from ottla.wire.api import API, ApiKey
+from ottla.wire.api import describe_share_group_offsets as offsets
+from ottla.wire.api import share_acknowledge as ack
+from ottla.wire.api import share_fetch as fetch
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.describe_groups import DescribeGroupsRequest
+from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.compile import decode
+from ottla.wire.header import ResponseHeader, response_header_version
+from tests.abuse.served import frame
+from tests.broker.wire_client import _key_of
+
+_MANY = 300
+_NAMES = [f"group-{number}" for number in range(_MANY)]
+_TOPIC = Uuid(b"a topic of none.")
+
+
+class _Client:
+    """A client of a simulated machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.answers: list[bytes] = []
+        self._connection = machine.connect(self.answers.append, lambda: None)
+
+    def send(self, request: Any, version: int) -> None:
+        self.answers.clear()
+        self._connection.send(frame(request, version)[4:])
+
+    def answer(self, request: Any, version: int) -> Any:
+        """The answer to `request`, which was sent."""
+        self.machine.run(lambda: bool(self.answers))
+        key = _key_of(request)
+        _, position = decode(ResponseHeader, response_header_version(key, version), self.answers[0])
+        return decode(API[ApiKey(key)].response, version, self.answers[0], position)[0]
+
+    def ask(self, request: Any, version: int) -> Any:
+        self.send(request, version)
+        return self.answer(request, version)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine(Random(1))
+    machine.start()
+    machine.create_topic("here")
+    client = _Client(machine)
+    for kind, key in ((0, "group-0"), (2, "g:eHh4eHh4eHh4eHh4eHh4eA:0")):
+        answer = client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6)
+        assert answer.coordinators[0].error_code == 0
+    return machine
+
+
+def _session(epoch: int, *partitions: int) -> fetch.ShareFetchRequest:
+    topic = fetch.FetchTopic(
+        topic_id=_TOPIC, partitions=[fetch.FetchPartition(partition_index=each) for each in partitions]
+    )
+    return fetch.ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=epoch,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1000,
+        max_records=10,
+        batch_size=10,
+        topics=[topic] if partitions else [],
+    )
+
+
+def _acknowledgements() -> ack.ShareAcknowledgeRequest:
+    batch = ack.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    partitions = [
+        ack.AcknowledgePartition(partition_index=each, acknowledgement_batches=[batch]) for each in range(_MANY)
+    ]
+    topics = [ack.AcknowledgeTopic(topic_id=_TOPIC, partitions=partitions)]
+    return ack.ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=1, topics=topics)
+
+
+def _offsets(topic: str) -> offsets.DescribeShareGroupOffsetsRequest:
+    asked = offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=list(range(_MANY)))
+    groups = [offsets.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[asked])]
+    return offsets.DescribeShareGroupOffsetsRequest(groups=groups)
+
+
+def _codes(partitions: list[Any]) -> list[tuple[int, int]]:
+    return [(each.partition_index, each.error_code) for each in partitions]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "said"),
+    [
+        (
+            DescribeGroupsRequest(groups=_NAMES),
+            5,
+            lambda answer: (
+                [(each.group_id, each.group_state) for each in answer.groups] == [(name, "Dead") for name in _NAMES]
+            ),
+        ),
+        (
+            DeleteGroupsRequest(groups_names=_NAMES),
+            2,
+            lambda answer: (
+                [(each.group_id, each.error_code) for each in answer.results]
+                == [(name, ErrorCode.GROUP_ID_NOT_FOUND) for name in _NAMES]
+            ),
+        ),
+        (
+            DescribeTransactionsRequest(transactional_ids=_NAMES),
+            0,
+            lambda answer: [each.transactional_id for each in answer.transaction_states] == _NAMES,
+        ),
+        (
+            DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name="here", partition_indexes=list(range(_MANY))),
+                    TopicRequest(name="nowhere", partition_indexes=[7]),
+                ]
+            ),
+            0,
+            lambda answer: (
+                [(topic.name, _codes(topic.partitions)) for topic in answer.topics]
+                == [
+                    ("here", [(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else 0) for each in range(_MANY)]),
+                    ("nowhere", [(7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+                ]
+            ),
+        ),
+        (
+            _session(0, *range(_MANY)),
+            1,
+            lambda answer: (
+                _codes(answer.responses[0].partitions) == [(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in range(_MANY)]
+            ),
+        ),
+        (
+            _offsets("here"),
+            0,
+            lambda answer: (
+                [
+                    (each.partition_index, each.error_code, each.start_offset)
+                    for each in answer.groups[0].topics[0].partitions
+                ]
+                == [(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else 0, -1) for each in range(_MANY)]
+            ),
+        ),
+        (
+            _offsets("nowhere"),
+            0,
+            lambda answer: _codes(answer.groups[0].topics[0].partitions) == [(each, 0) for each in range(_MANY)],
+        ),
+    ],
+    ids=["describe", "delete", "transactions", "producers", "share-fetch", "share-offsets", "share-offsets-of-nothing"],
+)
+def test_others_have_their_turns_during_a_wide_request(
+    machine: Machine, request_: Any, version: int, said: Any
+) -> None:
+    wide, other = _Client(machine), _Client(machine)
+    wide.send(request_, version)
+    other.send(MetadataRequest(topics=[]), 9)
+    machine.run(lambda: bool(other.answers))
+    assert wide.answers == [], "the other one is answered first"
+    assert said(wide.answer(request_, version))
+
+
+@pytest.mark.parametrize("acknowledges", [True, False])
+def test_others_have_their_turns_during_wide_requests_of_a_share_session(machine: Machine, acknowledges: bool) -> None:
+    wide, other = _Client(machine), _Client(machine)
+    wide.ask(_session(0, *range(_MANY)), 1)
+    request: Any = _acknowledgements() if acknowledges else _session(1)
+    wide.send(request, 1)
+    other.send(MetadataRequest(topics=[]), 9)
+    machine.run(lambda: bool(other.answers))
+    assert wide.answers == [], "the other one is answered first"
+    answer = wide.answer(request, 1)
+    assert answer.error_code == 0
+    assert _codes(answer.responses[0].partitions) == [(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in range(_MANY)]
