@@ -256,9 +256,13 @@ class SharePartition:
         number = number or self._next_number()
         start = self.window.start_after(number)
         complete = self.window.complete_after(number)
-        if self._pending_writes:
+        if self._pending_writes and self.window.start_offset <= self._sent_start:
             # An earlier write may move the start further, or fail: leave the start as that write sets it.
             complete, start = self.window.complete_from(self._sent_start), UNSET_OFFSET
+        elif self._pending_writes:
+            # What is over already stays so, whatever becomes of the earlier writes.
+            start = self._sent_start = self.window.start_offset
+            complete = self.window.complete_from(start)
         else:
             self._sent_start = start
         self._pending_writes.add(number)

@@ -129,6 +129,25 @@ def test_two_writes_under_way_count_all_that_is_over(order: tuple[int, int], sta
     assert (kept.start_offset, kept.start_offset + kept.delivery_complete_count) == (start, 2)
 
 
+def test_a_start_is_stored_also_if_another_write_is_always_under_way() -> None:
+    partition = fresh()
+    take(partition, "a", log(100))
+    kept = StoredState(0, delivery_complete_count=0)
+    under_way: list[Write] = []
+    for offset in range(100):
+        write = partition.acknowledge("a", [Acknowledgement(offset, offset, [REJECT if offset % 2 else ACCEPT])], 0)
+        assert write is not None
+        under_way.append(write)
+        if len(under_way) > 1:
+            done = under_way.pop(0)
+            stored(partition, done)
+            kept = kept.updated(done.start_offset, -1, done.delivery_complete_count, done.batches)
+            assert kept.start_offset + kept.delivery_complete_count == offset, "all up to this write are over"
+    assert kept.start_offset > 90 and len(kept.batches) < 10
+    again = SharePartition(kept.start_offset, kept.batches, Limits())
+    assert again.next_fetch_offset == 99, "only the last write was not stored"
+
+
 def test_only_who_has_a_record_can_say_what_became_of_it() -> None:
     partition = fresh()
     take(partition, "a", log(4))
