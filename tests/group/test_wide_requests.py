@@ -9,6 +9,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
+from ottla.share.state import SharePartitionKey
 from ottla.sim.machine import Machine
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api import describe_share_group_offsets as offsets
@@ -190,3 +191,22 @@ def test_others_have_their_turns_during_wide_requests_of_a_share_session(machine
     answer = wide.answer(request, 1)
     assert answer.error_code == 0
     assert _codes(answer.responses[0].partitions) == [(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in range(_MANY)]
+
+
+def test_a_share_session_that_ends_during_its_wide_fetch_leaves_no_share_partitions(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.create_topic("wide", 2)
+    assert machine.node is not None
+    begun: list[SharePartitionKey] = []
+    monkeypatch.setattr(machine.node.shares, "lead", lambda key, _: begun.append(key))
+    topic_id = machine.node.image.topics["wide"].topic_id
+    wide, other = _Client(machine), _Client(machine)
+    request = _session(0, *range(_MANY))
+    led = [fetch.FetchPartition(partition_index=each) for each in (0, 1)]
+    request.topics.append(fetch.FetchTopic(topic_id=topic_id, partitions=led))
+    wide.send(request, 1)
+    answer = other.ask(_session(-1), 1)
+    assert (answer.error_code, wide.answers) == (0, []), "the session ends while the fetch is at work"
+    assert wide.answer(request, 1).responses == []
+    assert begun == [], "nothing would end them"

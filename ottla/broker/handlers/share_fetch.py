@@ -227,7 +227,9 @@ class ParkedShareFetch:
                 self._refused.append((key, _failed(key[1], error)))
             if not number % PARTITIONS_PER_STEP:
                 yield
-        if not self._session.partitions or not self.node.shares.sessions.holds(self._session):
+                if not self._is_open:
+                    break
+        if not self._session.partitions or not self._is_open:
             self._answer_parts.fetched([])
             return
         results = self._attempt(final=self._request.max_wait_ms <= 0 or not self._wants)
@@ -239,6 +241,11 @@ class ParkedShareFetch:
         for leader in self._leaders.values():
             self._wait_at(leader)
         self._timer = self.node.loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+
+    @property
+    def _is_open(self) -> bool:
+        """Does the member still have this session? Without it, a share partition or acquired records had no owner."""
+        return self.node.shares.sessions.holds(self._session)
 
     # -- trying
 
@@ -376,7 +383,7 @@ class ParkedShareFetch:
         if self._is_over or self._is_trying:
             # The attempt may wake all waiters, including this one.
             return
-        if not self.node.shares.sessions.holds(self._session):
+        if not self._is_open:
             # The connection is closed, or the member has a new session: acquired records would have no owner.
             self._resolve([])
             return
