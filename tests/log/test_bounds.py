@@ -136,6 +136,16 @@ def test_a_segment_is_too_old_to_be_written_to_from_a_millisecond_after_its_time
     assert len(log.bases) == segments
 
 
+@pytest.mark.parametrize("jitter_ms", [2000, 10_000, 3_600_000])
+def test_a_jitter_longer_than_a_segments_time_leaves_it_some_of_that_time(disk: SimDisk, jitter_ms: int) -> None:
+    log = _open(disk, segment_ms=1000, segment_jitter_ms=jitter_ms)
+    for _ in range(3):
+        _append(log, _batch(timestamp=_NOW, size=1))
+    assert log.bases == [0]
+    _append(log, _batch(timestamp=_NOW + 1001, size=1))
+    assert log.bases == [0, 3]
+
+
 @pytest.mark.parametrize(("interval", "indexed"), [(0, [1, 2, 3, 4]), (-1, [1, 2, 3, 4]), (1, [2, 4])])
 def test_an_index_has_an_entry_when_more_bytes_than_its_interval_lie_behind_the_last(
     disk: SimDisk, interval: int, indexed: list[int]

@@ -122,7 +122,7 @@ class Segment:
         if settings.segment_jitter_ms > 0:
             # Derived from the name, not random: the same history rolls at the same offsets.
             spread = hash_text(self.path(LOG))
-            self.jitter_ms = spread % settings.segment_jitter_ms
+            self.jitter_ms = spread % min(settings.segment_jitter_ms, settings.segment_ms)
         #: The base offsets, last offsets and positions of the last batches; all three rise.
         self._tail_bases: array[int] = array("q")
         self._tail_lasts: array[int] = array("q")
