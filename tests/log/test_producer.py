@@ -243,6 +243,23 @@ def test_a_batch_that_waits_for_its_coordinator_is_not_let_in_behind_a_marker() 
     assert not producers.is_verifying(_ME, token)
 
 
+@pytest.mark.parametrize(("bumps", "epoch", "waits"), [(True, 1, True), (True, 0, False), (False, 1, False)])
+def test_the_next_transaction_waits_on_when_the_marker_of_the_one_before_comes(
+    bumps: bool, epoch: int, waits: bool
+) -> None:
+    """With the second protocol the marker has the epoch of the next transaction, which may begin before it comes."""
+    producers = Producers()
+    _add(producers, 4)
+    token = producers.verify_from(_ME, epoch, 0, bumps, 1)
+    ended = producers.end(_ME, 1, 0, 1, 1, aborted=False)
+    assert ended is not None
+    producers.complete(ended)
+    assert producers.is_verifying(_ME, token) is waits
+    assert _check(producers, 0, epoch=1) is ErrorCode.NONE
+    _add(producers, 0, epoch=1, offset=2)
+    assert not producers.is_verifying(_ME, token)
+
+
 def test_an_epoch_below_the_last_one_is_refused_before_the_coordinator_is_asked() -> None:
     producers = Producers()
     producers.check_epoch(_ME, 0)

@@ -82,7 +82,8 @@ class Unverified(NamedTuple):
     #: Does it use transaction version 2, where every transaction has its own epoch and begins at sequence 0?
     bumps: bool
     since_ms: int
-    #: Replaced whenever a transaction of the producer begins or ends; unchanged while its coordinator is asked.
+    #: Replaced whenever a transaction of the producer begins, or the one that it is for ends; unchanged while its
+    #: coordinator is asked.
     token: object
 
 
@@ -129,7 +130,7 @@ class Producers:
         return changed.token
 
     def is_verifying(self, producer_id: int, token: object) -> bool:
-        """Is `token` still valid: has no transaction of the producer begun or ended since it was given?"""
+        """Is `token` still valid: has its transaction not begun or ended since it was given?"""
         known = self._unverified.get(producer_id)
         return known is not None and known.token is token
 
@@ -243,7 +244,10 @@ class Producers:
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = ProducerStateEntry()
-        self._unverified.pop(producer_id, None)
+        waiting = self._unverified.get(producer_id)
+        if waiting is not None and not (waiting.bumps and waiting.epoch == epoch):
+            # Not the next transaction, which with version 2 has the marker's epoch and may begin before the marker.
+            del self._unverified[producer_id]
         first_offset = producer.transaction_start
         producer.renew(epoch)
         producer.coordinator_epoch = coordinator_epoch
