@@ -95,6 +95,21 @@ def test_records_and_bytes_of_topics_are_counted(node: ottla.Node) -> None:
     assert value(found, "kafka_network_requestmetrics_totaltimems", request="Produce", quantile=0.99) > 0
 
 
+def test_a_deleted_topic_takes_nothing_from_the_totals(node: ottla.Node) -> None:
+    """A counter that falls counts as one that began again: all that was left of it would show as a new rate."""
+    node.create_topic("deleted")
+    with Producer(node.bootstrap_servers) as producer:
+        producer.send("deleted", b"x" * 1000)
+    names = [_TOPICS + name for name in ("messagesin_total", "bytesin_total")]
+    before = scraped(node)
+    assert all(value(before, name, topic="deleted") for name in names)
+    with Admin(node.bootstrap_servers) as admin:
+        admin.delete_topics(["deleted"]).check()
+    after = scraped(node)
+    assert [value(after, name, topic="deleted") for name in names] == [0, 0]
+    assert [value(after, name) for name in names] == [value(before, name) for name in names]
+
+
 def test_a_node_shows_its_replicas_the_cluster_and_itself(node: ottla.Node) -> None:
     node.create_topic("three", 3)
     found = scraped(node)

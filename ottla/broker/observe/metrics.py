@@ -332,7 +332,8 @@ def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:
         return
     yield "kafka_server_replicamanager_leadercount"
     known = topic.partitions[tp.partition]
-    if len(known.isr) < len(known.replicas):
+    # A replica that a reassignment adds is not missed yet.
+    if len(known.isr) < len(known.replicas) - len(known.adding_replicas):
         yield "kafka_server_replicamanager_underreplicatedpartitions"
     if known.is_reassigning:
         yield "kafka_server_replicamanager_reassigningpartitions"

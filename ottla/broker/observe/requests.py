@@ -67,6 +67,21 @@ class Durations:
                 yield wanted.pop(0), bound
 
 
+class TopicCounts(Counter[str]):
+    """Counts by topic. The total keeps what deleted topics had, because a Prometheus counter must not fall."""
+
+    _deleted = 0
+
+    def total(self) -> int:
+        """The count of all topics, deleted ones included."""
+        return super().total() + self._deleted
+
+    def keep(self, topics: Mapping[str, object]) -> None:
+        """Drop deleted topics."""
+        for name in [each for each in self if each not in topics]:
+            self._deleted += self.pop(name)
+
+
 class Requests:
     """The request counters of one node. `around` wraps a handler with them."""
 
@@ -78,9 +93,7 @@ class Requests:
         #: (API name, error name) -> responses, or partitions in responses, with that error.
         self.errors: Counter[tuple[str, str]] = Counter()
         self.durations: dict[str, Durations] = {}
-        self.messages_in: Counter[str] = Counter()
-        self.bytes_in: Counter[str] = Counter()
-        self.bytes_out: Counter[str] = Counter()
+        self.messages_in, self.bytes_in, self.bytes_out = TopicCounts(), TopicCounts(), TopicCounts()
         #: Bytes that followers fetched from this node.
         self.replication_bytes_out = 0
 
@@ -126,8 +139,7 @@ class Requests:
     def keep(self, topics: Mapping[str, object]) -> None:
         """Drop the counters of deleted topics."""
         for counter in (self.messages_in, self.bytes_in, self.bytes_out):
-            for name in [each for each in counter if each not in topics]:
-                del counter[name]
+            counter.keep(topics)
 
     def _failed(self, name: str, topics: Iterable[Any], attribute: str, taken: dict[_Key, _Batch]) -> None:
         """Count the errors of partitions, and remove them from `taken`."""
