@@ -82,7 +82,7 @@ def incremental_alter_configs(
     """Set, delete, append to and subtract from the settings of resources."""
     records: list[Any] = []
     response = incremental.IncrementalAlterConfigsResponse()
-    duplicates = _duplicates((entry.resource_type, entry.resource_name) for entry in request.resources)
+    duplicates = duplicates_of((entry.resource_type, entry.resource_name) for entry in request.resources)
     for entry in request.resources:
         resource = (entry.resource_type, entry.resource_name)
         answer = incremental.AlterConfigsResourceResponse(
@@ -93,7 +93,7 @@ def incremental_alter_configs(
             missing = [
                 entry.name for entry in entry.configs if entry.config_operation != _DELETE and entry.value is None
             ]
-            _check_values(missing)
+            check_values(missing)
             _check_node(image, settings, resource)
             changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
             records += _config_records(image, settings, resource, changes)
@@ -107,7 +107,7 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
     """Replace all settings of each resource."""
     records: list[Any] = []
     response = legacy.AlterConfigsResponse()
-    duplicates = _duplicates((entry.resource_type, entry.resource_name) for entry in request.resources)
+    duplicates = duplicates_of((entry.resource_type, entry.resource_name) for entry in request.resources)
     for entry in request.resources:
         resource = (entry.resource_type, entry.resource_name)
         answer = legacy.AlterConfigsResourceResponse(
@@ -115,7 +115,7 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
         )
         try:
             _check_request(resource, duplicates, [config.name for config in entry.configs])
-            _check_values([config.name for config in entry.configs if config.value is None])
+            check_values([config.name for config in entry.configs if config.value is None])
             _check_node(image, settings, resource)
             changes: Changes = {config.name: (_SET, config.value) for config in entry.configs}
             changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
@@ -141,7 +141,8 @@ def check_own(image: Image, settings: ServerSettings, entry: incremental.AlterCo
     return None
 
 
-def _duplicates(resources: Iterable[Resource]) -> set[Resource]:
+def duplicates_of(resources: Iterable[Resource]) -> set[Resource]:
+    """The resources that a request names more than once."""
     seen: set[Resource] = set()
     duplicates: set[Resource] = set()
     for resource in resources:
@@ -149,18 +150,24 @@ def _duplicates(resources: Iterable[Resource]) -> set[Resource]:
     return duplicates
 
 
-def _check_request(resource: Resource, duplicates: set[Resource], names: list[str]) -> None:
+def check_once(resource: Resource, duplicates: set[Resource], names: list[str]) -> None:
+    """Refuse a resource or a config that a request names more than once."""
     if resource in duplicates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if resource[0] not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource[0]}")
 
 
-def _check_values(missing: list[str]) -> None:
+def check_values(missing: list[str]) -> None:
+    """Refuse configs that are to be changed to no value."""
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+
+
+def _check_request(resource: Resource, duplicates: set[Resource], names: list[str]) -> None:
+    check_once(resource, duplicates, names)
+    if resource[0] not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource[0]}")
 
 
 def _config_records(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:

@@ -38,7 +38,9 @@ def _kept() -> Iterator[None]:
 def node_of(**more: Any) -> Any:
     names = {METRICS: {"m2", "m1"}, GROUP: {"g"}}
     image = Mock(topics={"u": None, "t": None}, config_names=names.get)
-    return called(**{"node_id": 1, "image": image, "security": None, **more})
+    nodes = {number: SimpleNamespace(node_id=number, fenced=number == 3) for number in (3, 1, 2)}
+    view = Mock(nodes=nodes, alive=[each for each in nodes.values() if not each.fenced])
+    return called(**{"node_id": 1, "image": image, "security": None, "brokers_at": lambda _: view, **more})
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,10 @@ def test_a_logger_is_set_and_put_back() -> None:
         ([(NAME, APPEND, "INFO")], "1", INVALID, "a logger's level can be set or deleted, nothing else"),
         ([(NAME, SET, "LOUD")], "1", ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {NAME} to LOUD; it takes"),
         ([(NAME, SET, "INFO")], "2", INVALID, "Unexpected broker id, expected 1 but received 2"),
+        ([(NAME, SET, None)], "1", INVALID, f"Null value not supported for : {NAME}"),
+        ([(NAME, SET, "INFO"), (NAME, DELETE, None)], "1", INVALID, "Error due to duplicate config keys"),
+        # One change that cannot be leaves the other undone.
+        ([(NAME, SET, "INFO"), ("none", SET, "INFO")], "1", ErrorCode.INVALID_CONFIG, "Logger none does not exist!"),
     ],
 )
 def test_a_change_of_a_logger_that_cannot_be_is_refused(
@@ -149,7 +155,8 @@ def test_resources_are_listed_in_order_and_in_version_0_those_of_metrics_alone()
         return [(each.resource_type, each.resource_name) for each in found.config_resources]
 
     metrics = [(METRICS, "m1"), (METRICS, "m2")]
-    assert listed(1) == [(TOPIC, "t"), (TOPIC, "u"), (BROKER, "1"), (LOGGER, "1"), *metrics, (GROUP, "g")]
+    brokers = [(kind, number) for kind in (BROKER, LOGGER) for number in "123"]
+    assert listed(1) == [(TOPIC, "t"), (TOPIC, "u"), *brokers, *metrics, (GROUP, "g")], "those of every broker"
     assert listed(1, GROUP, TOPIC) == [(TOPIC, "t"), (TOPIC, "u"), (GROUP, "g")]
     assert listed(0) == listed(0, TOPIC) == metrics
     with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):

@@ -75,7 +75,13 @@ def test_the_active_controller_counts_the_cluster_and_no_other_node(
         ("123", "123", 1, {"adding_replicas": (3,)}, "reassigningpartitions"),
         # A replica that is being added lags behind, and the others are all there.
         ("123", "12", 1, {"adding_replicas": (3,)}, "reassigningpartitions"),
-        ("123", "1", 2, {"adding_replicas": (2,)}, "underreplicatedpartitions reassigningpartitions underminisrpartitioncount"),
+        (
+            "123",
+            "1",
+            2,
+            {"adding_replicas": (2,)},
+            "underreplicatedpartitions reassigningpartitions underminisrpartitioncount",
+        ),
         ("123", "123", 1, {"removing_replicas": (3,)}, "reassigningpartitions"),
     ],
 )

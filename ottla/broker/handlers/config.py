@@ -27,7 +27,7 @@ from ottla.broker.metadata.config_view import (
     describe_topic,
 )
 from ottla.controller import quota
-from ottla.controller.config import check_own
+from ottla.controller.config import check_once, check_own, check_values, duplicates_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
@@ -203,12 +203,20 @@ def _change_loggers(
     call: Call, loggers: list[alter.AlterConfigsResource], *, validate_only: bool
 ) -> list[alter.AlterConfigsResourceResponse]:
     answers = []
+    duplicates = duplicates_of((resource.resource_type, resource.resource_name) for resource in loggers)
     for resource in loggers:
         answer = alter.AlterConfigsResourceResponse(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
         try:
+            names = [config.name for config in resource.configs]
+            check_once((BROKER_LOGGER, resource.resource_name), duplicates, names)
+            check_values(
+                [each.name for each in resource.configs if each.config_operation != _DELETE and each.value is None]
+            )
             _check_logger_node(call, resource.resource_name)
             for config in resource.configs:
-                _set_level(config, validate_only=validate_only)
+                _check_level(config)
+            for config in () if validate_only else resource.configs:
+                _set_level(config)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
@@ -232,7 +240,7 @@ def _level(name: str) -> str:
     return next((text for text, least in LEVELS.items() if number >= least), "TRACE")
 
 
-def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
+def _check_level(change: alter.AlterableConfig) -> None:
     if change.name not in _LOGGERS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if change.config_operation == _DELETE and change.name == "root":
@@ -244,9 +252,11 @@ def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {change.name} to {change.value}; it takes one of {', '.join(LEVELS)}",
         )
-    if not validate_only:
-        level = logging.NOTSET if change.config_operation == _DELETE else LEVELS[change.value or ""]
-        _logger(change.name).setLevel(level)
+
+
+def _set_level(change: alter.AlterableConfig) -> None:
+    level = logging.NOTSET if change.config_operation == _DELETE else LEVELS[change.value or ""]
+    _logger(change.name).setLevel(level)
 
 
 @handles(ApiKey.LIST_CONFIG_RESOURCES)
@@ -264,9 +274,10 @@ def list_config_resources(
     names: list[tuple[int, str]] = []
     if TOPIC in asked:
         names += [(TOPIC, name) for name in sorted(node.image.topics)]
+    brokers = sorted(node.brokers_at(call.connection.listener_name).nodes)
     for kind in (BROKER, BROKER_LOGGER):
         if kind in asked:
-            names.append((kind, str(node.node_id)))
+            names += [(kind, str(broker)) for broker in brokers]
     for kind in (CLIENT_METRICS, GROUP):
         if kind in asked:
             names += [(kind, name) for name in sorted(node.image.config_names(kind))]
