@@ -128,6 +128,14 @@ def test_another_error_than_the_wrong_leader_is_not_overruled_by_a_follower() ->
     assert node.fetch().error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize(("version", "code"), [(5, NOT_LEADER), (6, ErrorCode.KAFKA_STORAGE_ERROR)])
+def test_a_consumer_that_knows_of_no_storage_error_looks_for_another_leader(version: int, code: ErrorCode) -> None:
+    node = _Node(_Leader())
+    for failure in (OSError(5, "Input/output error"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)):
+        node.leader.read.side_effect = failure
+        assert node.fetch(version).error_code == code
+
+
 @pytest.mark.parametrize(
     ("rack", "nearest", "preferred"), [("r", 3, 3), ("r", LEADER, -1), ("", 3, -1)], ids=["near", "here", "no rack"]
 )

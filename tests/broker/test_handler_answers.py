@@ -347,6 +347,21 @@ def test_log_directories_are_described_with_what_was_asked_for() -> None:
     ]
 
 
+def test_a_volume_whose_size_cannot_be_read_fails_alone() -> None:
+    def free_bytes(path: str) -> tuple[int, int]:
+        if path == "/a":
+            raise OSError(5, "Input/output error", path)
+        return 1000, 400
+
+    store = Mock(directories=["/a", "/b"], failed_directories={}, logs=dict)
+    call = called(store=store, disk=Mock(free_bytes=free_bytes), image=Mock(metadata_version=1))
+    found = describe_log_dirs(call, dirs.DescribeLogDirsRequest(topics=None)).results
+    assert [(each.log_dir, each.error_code, each.total_bytes) for each in found] == [
+        ("/a", ErrorCode.KAFKA_STORAGE_ERROR, -1),
+        ("/b", NONE, 1000),
+    ]
+
+
 def test_the_last_directory_that_is_named_for_a_replica_counts() -> None:
     moved: list[tuple[TopicPartition, str]] = []
 

@@ -159,6 +159,9 @@ def test_a_page_begins_at_its_cursor(node: ottla.Node, client: WireClient, topic
     assert page(both, 5) == ([(topic, [0, 1, 2]), (other, [0, 1])], None)
     assert page(both, 9, topic, 2) == ([(topic, [2]), (other, [0, 1])], None)
     assert page(both, 9, other, 1) == ([(other, [1])], None)
+    # A topic that has become smaller does not make the page larger.
+    assert page(both, 2, topic, 9) == ([(topic, []), (other, [0, 1])], None)
+    assert page([*both, f"{topic}-z"], 2, topic, 9) == ([(topic, []), (other, [0, 1])], (f"{topic}-z", 0))
     # With no topics named, all are meant, and the one of the cursor may be gone.
     shown, _ = page([], 9, f"{topic}-gone", 7)
     assert (other, [0, 1]) in shown
@@ -174,12 +177,11 @@ def test_a_cursor_that_fits_no_page_is_refused(client: WireClient, topic: str, n
 
 
 def test_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(client: WireClient) -> None:
-    names = ["no such", "none"]
+    names = ["__share_group_state", "no such", "none"]
     found = client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names]), 0).topics
-    assert [each.error_code for each in found] == [
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [each.error_code for each in found] == [missing, ErrorCode.INVALID_TOPIC_EXCEPTION, missing]
+    assert [each.is_internal for each in found] == [True, False, False]
 
 
 @pytest.mark.parametrize(

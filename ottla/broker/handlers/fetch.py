@@ -52,6 +52,8 @@ _FROM_FOLLOWERS_SINCE = 11
 #: A fetch of more partitions than this, including its session's, is answered in steps.
 _STEPS_FROM = 1000
 _PARTITIONS_PER_STEP = 200
+#: The first version whose clients know KAFKA_STORAGE_ERROR; older ones are to look for another leader.
+_STORAGE_ERROR_SINCE = 6
 #: Requests that show that the client no longer waits for the fetch before them; NO_REQUEST: it disconnected.
 _ENDS_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
 
@@ -266,12 +268,15 @@ class ParkedFetch:
             )
             return fetched_data(wanted.partition, fetched)
         except KafkaError as error:
-            return failed(wanted.partition, error.code)
+            code = error.code
         except OSError as error:
             assert partition is not None
             _log.error("%s cannot be read: %s", partition.tp, error)
             self.node.log_dirs.check(partition.log, error)
-            return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.call.version < _STORAGE_ERROR_SINCE:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return failed(wanted.partition, code)
 
     def _partition_of(self, wanted: CachedPartition) -> HostedReplica:
         name: str | None

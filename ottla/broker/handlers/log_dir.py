@@ -5,6 +5,7 @@ KIPs: 113 both, 827 the volume's bytes, 1066 cordoned directories.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from ottla.broker.call.handler import Call, handles
@@ -26,6 +27,7 @@ from ottla.wire.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+_log = logging.getLogger("ottla.broker")
 _Parts = dict[str, list[DescribeLogDirsPartition]]
 
 
@@ -61,10 +63,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
         if wanted is None or tp in wanted:
             by_directory[path].setdefault(tp.topic, []).append(part)
     results = [_directory(call, *each) for each in by_directory.items()]
-    results += [
-        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
-        for path in store.failed_directories
-    ]
+    results += [_failed(path) for path in store.failed_directories]
     return DescribeLogDirsResponse(results=results)
 
 
@@ -89,8 +88,16 @@ def _parts(call: Call) -> Iterator[tuple[str, TopicPartition, DescribeLogDirsPar
             )
 
 
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+
+
 def _directory(call: Call, path: str, topics: _Parts) -> DescribeLogDirsResult:
-    total_bytes, usable_bytes = call.node.disk.free_bytes(path)
+    try:
+        total_bytes, usable_bytes = call.node.disk.free_bytes(path)
+    except OSError as error:
+        _log.error("the volume of %s tells no size: %s", path, error)
+        return _failed(path)
     return DescribeLogDirsResult(
         log_dir=path,
         topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],

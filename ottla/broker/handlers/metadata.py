@@ -258,7 +258,11 @@ def describe_topic_partitions(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(
                 paged.DescribeTopicPartitionsResponseTopic(
-                    error_code=code, name=name, topic_id=NO_UUID, topic_authorized_operations=TOPIC_OPERATIONS
+                    error_code=code,
+                    name=name,
+                    topic_id=NO_UUID,
+                    is_internal=name in INTERNAL_TOPICS,
+                    topic_authorized_operations=TOPIC_OPERATIONS,
                 )
             )
             continue
@@ -266,6 +270,8 @@ def describe_topic_partitions(
         if left <= 0:
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
             break
+        # The topic may have fewer partitions than when the client got its cursor.
+        first = min(first, len(topic.partitions))
         end = min(len(topic.partitions), first + left)
         response.topics.append(_page(image, view, topic, first, end))
         left -= end - first
