@@ -65,6 +65,21 @@ def test_what_a_member_reads_no_more_is_not_kept(assignor: str) -> None:
     assert found["b"] == ({_P[0], _P[1]} if assignor == "sticky" else {_P[1]})
 
 
+@pytest.mark.parametrize(
+    ("generation", "cut", "kept"),
+    [(3, None, True), (1, None, False), (3, -4, True), (3, -6, False), (3, 3, False)],
+    ids=["told", "an older claim", "of the first version", "cut", "no list"],
+)
+def test_a_member_of_javas_sticky_keeps_what_its_user_data_tell(generation: int, cut: int | None, kept: bool) -> None:
+    """Data of the first version have no generation: such a claim holds where there is no other."""
+    partitions = b"\0\0\0\x01" + b"\0\x01t" + b"\0\0\0\x02" + b"\0\0\0\x02" + b"\0\0\0\x03"
+    data = (partitions + generation.to_bytes(4, "big"))[:cut]
+    java = CandidateMember("b", Subscription(("t",), (), -1, None, data))
+    other = _member("a", *(() if cut else _P[2:4]), generation=2)
+    found = _assigned("sticky", {"t": 4}, other, java)
+    assert (found["b"] == {_P[2], _P[3]}) is kept
+
+
 def test_members_that_cooperate_get_what_changes_hands_a_round_later() -> None:
     first = _assigned("cooperative-sticky", {"t": 4}, _member("a", *_P[:4]), _member("b", generation=-1))
     assert first == {"a": {_P[0], _P[1]}, "b": set()}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.assignment.consumer_protocol import assignment_bytes, parse_assignment
+from ottla.client.assignment.consumer_protocol import assignment_bytes, parse_assignment, parse_subscription
 from ottla.client.connection.cluster import Cluster
 from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
@@ -154,6 +154,50 @@ def test_who_was_thrown_out_says_nothing_until_the_program_has_polled() -> None:
         await group.close()
 
     asyncio.run(run())
+
+
+def generation_of(members: dict[str, ClassicMembership], number: int) -> dict[str, tuple[TopicPartition, ...]]:
+    """Let these members join and sync; the first leads. Returns what each of them is given of six partitions."""
+    answers = {
+        name: JoinGroupResponse(
+            generation_id=number, protocol_name="sticky", leader=next(iter(members)), member_id=name
+        )
+        for name in members
+    }
+    leader, answer = next(iter(answers.items()))
+    answer.members = [
+        # Partitions are given up before the join in an eager group: the request names none as owned.
+        JoinGroupResponseMember(member_id=name, metadata=each.join_request(["t"], []).protocols[0].metadata)
+        for name, each in members.items()
+    ]
+    for name, each in members.items():
+        assert each.join_answered(answers[name]) is Outcome.GOOD
+    given = {one.member_id: one.assignment for one in members[leader].sync_request(answer, {"t": 6}).assignments}
+    return {name: each.sync_answered(SyncGroupResponse(assignment=given[name]))[1] for name, each in members.items()}
+
+
+@pytest.mark.parametrize("leaves", ["a", "b", "c"])
+def test_members_of_a_sticky_group_keep_what_they_had(leaves: str) -> None:
+    members = {name: ClassicMembership(settings(partition_assignment_strategy="sticky")) for name in "abc"}
+    before = generation_of(members, 1)
+    assert sorted(map(len, before.values())) == [2, 2, 2]
+    del members[leaves]
+    after = generation_of(members, 2)
+    for name in members:
+        assert set(before[name]) < set(after[name]) and len(after[name]) == 3
+    members["d"] = ClassicMembership(settings(partition_assignment_strategy="sticky"))
+    last = generation_of(members, 3)
+    assert all(set(last[name]) < set(after[name]) for name in members if name != "d")
+
+
+def test_a_member_tells_the_sticky_assignor_what_it_had_as_javas_does() -> None:
+    membership = ClassicMembership(settings(partition_assignment_strategy="range,sticky"))
+    membership.join_answered(joined(membership))
+    membership.sync_answered(SyncGroupResponse(assignment=assignment_bytes([ONE, TopicPartition("u", 2), TWO])))
+    told = {each.name: each.metadata for each in membership.join_request(["t"], []).protocols}
+    topics = b"\x00\x01t" + b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0\0\1", b"\x00\x01u" + b"\0\0\0\1" + b"\0\0\0\2"
+    assert parse_subscription(told["sticky"]).user_data == b"\0\0\0\2" + b"".join(topics) + b"\0\0\0\3"
+    assert parse_subscription(told["range"]).user_data is None
 
 
 def test_a_fenced_instance_id_is_the_end() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.client.assignment.consumer_protocol import Subscription
+from ottla.client.assignment.consumer_protocol import Subscription, parse_sticky_user_data
 from ottla.client.assignment.rack import Nearness, Racks, range_by_rack
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition, java_string_hash
@@ -68,8 +68,22 @@ def assign_round_robin(members: list[CandidateMember], partitions: Mapping[str, 
 
 
 def assign_sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """Balance as evenly as possible, letting members keep their partitions as far as that allows."""
-    return _sticky(members, partitions, racks)
+    """Balance as evenly as possible, letting members keep their partitions as far as that allows.
+
+    Members give up their partitions before they join, so their user data tell what they had.
+    """
+    return _sticky([_remembering(member) for member in members], partitions, racks)
+
+
+def _remembering(member: CandidateMember) -> CandidateMember:
+    """The member with the claims of its user data."""
+    subscription = member.subscription
+    if subscription.user_data is None:
+        return member
+    owned, generation = parse_sticky_user_data(subscription.user_data)
+    return CandidateMember(
+        member.id, Subscription(subscription.topics, owned, generation, subscription.rack), member.instance_id
+    )
 
 
 def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:

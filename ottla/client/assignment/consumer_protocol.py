@@ -6,6 +6,7 @@ Brokers pass these bytes on without reading them. Written in version 3, read in 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
@@ -84,6 +85,27 @@ def parse_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
         for topic in message.assigned_partitions
         for partition in topic.partitions
     )
+
+
+def sticky_user_data(partitions: Iterable[TopicPartition], generation: int) -> bytes:
+    """Encode a member's last assignment for the `sticky` assignor."""
+    previous = [
+        wire.AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
+    ]
+    return encode(wire.StickyUserData(previous_assignment=previous, generation=generation), 1)
+
+
+def parse_sticky_user_data(data: Buffer) -> tuple[tuple[TopicPartition, ...], int]:
+    """The partitions and generation of a member's last assignment; as in Java's client, none if they are unreadable."""
+    for version in (1, 0):
+        with suppress(Malformed):
+            message, _ = decode(wire.StickyUserData, version, data, 0)
+            return tuple(
+                TopicPartition(topic.topic, partition)
+                for topic in message.previous_assignment
+                for partition in topic.partitions
+            ), message.generation
+    return (), -1
 
 
 def _version(data: Buffer) -> int:

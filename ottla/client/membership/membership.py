@@ -22,6 +22,7 @@ from ottla.client.assignment.consumer_protocol import (
     assignment_bytes,
     parse_assignment,
     parse_subscription,
+    sticky_user_data,
     subscription_bytes,
 )
 from ottla.client.assignment.rack import Racks
@@ -68,6 +69,8 @@ class ClassicMembership:
         #: Why a join is due; None if none is.
         self.join_reason: str | None = "the consumer subscribed"
         self._settings = settings
+        #: The last assignment and its generation, which `sticky` builds on; None before the first.
+        self._last: tuple[tuple[TopicPartition, ...], int] | None = None
 
     @property
     def cooperative(self) -> bool:
@@ -82,10 +85,8 @@ class ClassicMembership:
     def join_request(self, topics: Iterable[str], owned: Iterable[TopicPartition]) -> JoinGroupRequest:
         """Request to join the next generation."""
         settings = self._settings
-        subscription = Subscription(
-            tuple(sorted(topics)), tuple(sorted(owned)), self.generation, settings.client_rack or None
-        )
-        metadata = subscription_bytes(subscription)
+        names, partitions, rack = tuple(sorted(topics)), tuple(sorted(owned)), settings.client_rack or None
+        user_data = {} if self._last is None else {"sticky": sticky_user_data(*self._last)}
         return JoinGroupRequest(
             group_id=settings.group_id or "",
             session_timeout_ms=settings.session_timeout_ms,
@@ -94,7 +95,12 @@ class ClassicMembership:
             group_instance_id=settings.group_instance_id,
             protocol_type="consumer",
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                JoinGroupRequestProtocol(
+                    name=name,
+                    metadata=subscription_bytes(
+                        Subscription(names, partitions, self.generation, rack, user_data.get(name))
+                    ),
+                )
                 for name in settings.partition_assignment_strategy
             ],
             reason=self.join_reason,
@@ -145,6 +151,7 @@ class ClassicMembership:
             return outcome, ()
         assigned = parse_assignment(response.assignment)
         self.join_reason = None
+        self._last = assigned, self.generation
         return outcome, assigned
 
     def heartbeat_request(self) -> HeartbeatRequest:
