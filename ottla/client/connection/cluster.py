@@ -271,6 +271,12 @@ class Cluster:
         absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
         return sorted(name for name in names if self.metadata.errors.get(name) in absent)
 
+    def raise_refused(self, topics: Iterable[str]) -> None:
+        """Raise the error of one of these topics that the brokers refuse to describe: once for each such answer."""
+        untold, self.metadata.untold = self.metadata.untold, {}
+        for name in sorted(untold.keys() & set(topics)):
+            raise KafkaError(untold[name], _topic_error_text(name, untold[name]))
+
     def epoch_seen(self, partition: TopicPartition, epoch: int) -> None:
         """Note the leader epoch of a position or commit: the known leader may be older than that."""
         if self.metadata.epoch_seen(*partition, epoch, now_ms()):
@@ -361,4 +367,6 @@ def _topic_error_text(topic: str, code: ErrorCode) -> str:
         return f"there is no topic {topic}, or this client may not see it"
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
         return topic_fault(topic) or f"the brokers do not accept the topic name {topic}"
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"this client may not see topic {topic}"
     return f"topic {topic}"

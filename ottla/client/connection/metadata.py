@@ -21,6 +21,7 @@ from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.batch import NO_LEADER_EPOCH
 
 NO_LEADER = -1
+_REFUSED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 @frozen
@@ -69,6 +70,8 @@ class Metadata:
         self.controller_id = NO_LEADER
         #: Errors of the topics that the last answer could not describe.
         self.errors: dict[str, ErrorCode] = {}
+        #: Errors that no retry cures, of topics in the last answers; for the program, which has not been told yet.
+        self.untold: dict[str, ErrorCode] = {}
         #: Number of answers applied.
         self.version = 0
         #: Number of changes of leaders and leader epochs.
@@ -135,6 +138,7 @@ class Metadata:
             name = topic.name if topic.name is not None else self.topic_names.get(bytes(topic.topic_id))
             if name is None:
                 continue
+            self.untold.pop(name, None)
             if topic.error_code:
                 self._failed(name, topic.error_code)
                 continue
@@ -235,6 +239,8 @@ class Metadata:
         # A topic without a leader for a moment is kept; a topic that no longer exists is not.
         if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
             self._drop(name)
+        if code in _REFUSED:
+            self.untold[name] = self.errors[name]
 
     def _drop(self, name: str) -> None:
         gone = self.topics.pop(name, None)

@@ -246,6 +246,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         if self._fetcher.refusal is not None:
             refusal, self._fetcher.refusal = self._fetcher.refusal, None
             raise refusal
+        if self._cluster.metadata.untold:
+            self._cluster.raise_refused(self._names.union(partition.topic for partition in self._positions))
         joining = None
         self._auto_commit()
         if self._group is not None and self._has_subscription():
@@ -303,6 +305,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         return (
             not self._closed
             and self._fetcher.all_positioned
+            and not self._cluster.metadata.untold
             and (self._group is None or not self._has_subscription() or not self._group.busy)
             and not (
                 self.settings.enable_auto_commit

@@ -231,6 +231,8 @@ class SubscriptionCalls(ABC):
         return bool(self._names) or self._pattern is not None
 
     def _on_metadata(self) -> None:
+        if self._cluster.metadata.untold:
+            self.something_to_do()
         if self._group is None or not self._has_subscription():
             return
         changed = isinstance(self._group, ClassicGroupMember) and self._group.topics_changed()

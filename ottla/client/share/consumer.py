@@ -79,6 +79,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._cluster = Cluster(self.settings)
         self._fetcher = ShareFetcher(self._cluster, self.settings, self.acknowledgements, self.lock, self._on_answer)
         self._fetcher.on_data.append(self.something_to_do)
+        self._cluster.on_update.append(self._on_metadata)
         self._group: ShareGroupMember | None = None
         self._names: frozenset[str] = frozenset()
         #: The futures of calls that wait: a poll, and commits of other tasks or threads beside it.
@@ -310,6 +311,7 @@ class AsyncShareConsumer(Generic[K, V]):
             raise refusal
         if self._group is None:
             raise OttlaError("this consumer has no topics to read: subscribe first")
+        self._cluster.raise_refused(self._names)
         joining = None
         self._group.polled_at_ms = now_ms()
         if self._group.busy:
@@ -336,6 +338,10 @@ class AsyncShareConsumer(Generic[K, V]):
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
+
+    def _on_metadata(self) -> None:
+        if self._cluster.metadata.untold:
+            self.something_to_do()
 
     async def subscribed(self) -> set[str]:
         """The topics of the subscription."""
