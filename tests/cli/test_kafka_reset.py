@@ -255,7 +255,7 @@ def test_a_plan_is_of_its_group(tmp_path: Path, text: str, offsets: dict[TopicPa
         ),
         (
             ("--reset-offsets", "--group", "g", "--dry-run", "--all-topics", "--to-latest", "--to-earliest"),
-            'Option "[to-latest]" can\'t be used with option "[to-earliest]"',
+            'Option "[to-earliest]" can\'t be used with option "[to-latest]"',
         ),
     ],
 )
