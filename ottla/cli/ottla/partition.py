@@ -36,10 +36,12 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Start the move and do n
 @cluster
 @as_json
 @click.pass_context
-def partitions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+def partitions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
     """Find partitions in trouble, move them, elect leaders. Without a command, list those in trouble."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_, bootstrap=bootstrap, client=client, everything=False, as_json=as_json)
+    if context.invoked_subcommand is not None:
+        return 0
+    code: int = context.invoke(list_, bootstrap=bootstrap, client=client, everything=False, as_json=as_json)
+    return code
 
 
 @partitions.command("list")
