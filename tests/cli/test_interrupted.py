@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -153,6 +154,104 @@ def test_the_bar_moves_every_tenth_of_a_second_or_five_hundred_records(
     monkeypatch.setattr(write, "time", SimpleNamespace(monotonic=lambda: 10.0))
     stream(Broker([]), given(1001))
     assert [(each["completed"], each["count"]) for each in bars.updates] == [(5000, 500), (10_000, 1000)]
+
+
+# ---- the topic and the input of records
+
+
+@contextmanager
+def asking(client: Any) -> Iterator[Any]:
+    yield client
+
+
+def topic_of(count: int) -> Any:
+    return SimpleNamespace(partitions=[None] * count)
+
+
+@pytest.mark.parametrize(("number", "refused"), [(None, None), (0, None), (2, None), (3, 3), (9, 9)])
+def test_a_partition_must_be_there(monkeypatch: pytest.MonkeyPatch, number: int | None, refused: int | None) -> None:
+    client = Mock(describe_topic=Mock(return_value=topic_of(3)))
+    monkeypatch.setattr("ottla.cli.option.admin", lambda *_: asking(client))
+    if refused is None:
+        assert write.ensure_topic("b", (), "t", create=True, partition=number) is False
+    else:
+        with pytest.raises(OttlaError, match=rf"^t has no partition {refused} \(expected 0 to 2\)$"):
+            write.ensure_topic("b", (), "t", create=True, partition=number)
+    assert not client.create_topics.called
+
+
+def test_a_topic_is_created_when_that_is_said_and_its_partition_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    client = Mock(describe_topic=Mock(side_effect=missing))
+    client.list_topics.return_value = [SimpleNamespace(name="topical")]
+    monkeypatch.setattr("ottla.cli.option.admin", lambda *_: asking(client))
+    for name, hint in (
+        ("topica", "; did you mean topical? use --create to create it"),
+        ("x", "; `ottla topics` lists the topics; use --create to create it"),
+    ):
+        with pytest.raises(OttlaError) as raised:
+            write.ensure_topic("b", (), name, create=False)
+        assert str(raised.value) == f"there is no topic {name}{hint}"
+    assert not client.create_topics.called
+    assert write.ensure_topic("b", (), "t", create=True) is True
+    assert [each.kwargs for each in client.create_topics.call_args_list] == [{}]
+    client.create_topics.reset_mock()
+    client.create_topics.return_value = {"t": SimpleNamespace(partitions=2)}
+    with pytest.raises(OttlaError, match=r"^t would have no partition 2 \(expected 0 to 1\)$"):
+        write.ensure_topic("b", (), "t", create=True, partition=2)
+    assert [each.kwargs for each in client.create_topics.call_args_list] == [{"validate_only": True}]
+    client.describe_topic.side_effect = refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError) as kept:
+        write.ensure_topic("b", (), "t", create=True)
+    assert kept.value is refused
+
+
+@pytest.mark.parametrize(("size", "fits"), [(9, True), (10, True), (11, False)])
+def test_a_first_record_that_is_too_large_comes_to_no_topic(size: int, fits: bool) -> None:
+    prepared: list[bool] = []
+    first = InputRecord(b"v" * (size - 5), b"k", [("h", b"12"), ("i", None)], None, None, 0)
+    found = write.after_first_record(iter([first, record()]), lambda: prepared.append(True), 10)
+    if fits:
+        assert [len(each.value or b"") for each in found] == [size - 5, 1]
+        assert prepared == [True]
+    else:
+        with pytest.raises(OttlaError, match=r"^the first record has 11 bytes, more than max\.request\.size=10$"):
+            next(found)
+        assert prepared == []
+    assert list(write.after_first_record(iter([]), lambda: prepared.append(False), 10)) == []
+    assert prepared[-1] is False
+
+
+def test_records_are_skipped_and_limited() -> None:
+    def chosen(skip: int, limit: int | None) -> list[int]:
+        return [each.size for each in write.chosen((record(size=number) for number in range(5)), skip, limit)]
+
+    assert chosen(0, None) == [0, 1, 2, 3, 4]
+    assert chosen(2, 2) == [2, 3]
+    assert chosen(5, None) == []
+    for many, text in ((5, "5 records"), (1, "1 record")):
+        with pytest.raises(OttlaError, match=rf"^--skip 6: the input has only {text}$"):
+            write.chosen((record() for _ in range(many)), 6, None)
+
+
+def test_a_rehearsal_counts_what_would_be_written() -> None:
+    records = [
+        InputRecord(b"v\xff", b"k\xff", [("h", b"\xff"), ("i", None)], None, None, 0),
+        InputRecord(None, b"key", [], None, None, 0),
+        InputRecord(b"abc", None, [], None, None, 0),
+        InputRecord(b"d", None, [], None, None, 0),
+    ]
+    assert write.summarize(iter(records)) == {
+        "records": 4,
+        "with_key": 2,
+        "tombstones": 1,
+        "bytes": 2 + 2 + 3 + 3 + 1,
+        "first": [
+            {"key": "k\\xff", "value": "v\\xff", "headers": [["h", "\\xff"], ["i", None]]},
+            {"key": "key", "value": None, "headers": []},
+            {"key": None, "value": "abc", "headers": []},
+        ],
+    }
 
 
 # ---- topics copy

@@ -247,3 +247,118 @@ def test_chosen_records_end_with_their_limit(reads: tuple[Log, list[Any]]) -> No
     assert chosen(None, 12) == list(range(12))
     assert chosen(lambda each: each.offset % 5 == 0, 3) == [0, 5, 10]
     assert chosen(lambda each: each.offset % 5 == 0, None) == [0, 5, 10]
+
+
+# ---- groups
+
+
+class Member:
+    """A consumer, or a share consumer, that a test plays."""
+
+    def __init__(self, *polls: list[Any], positions: dict[TopicPartition, int] | None = None) -> None:
+        self.polls = iter(polls)
+        self.at = positions or {}
+        self.settings: Any = None
+        self.subscribed: list[str] = []
+        self.listener: Any = None
+        self.acknowledged: list[tuple[int, str]] = []
+
+    def __call__(self, settings: Any) -> Member:
+        self.settings = settings
+        return self
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def subscribe(self, topics: list[str], listener: Any = None) -> None:
+        self.subscribed, self.listener = topics, listener
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return self.at
+
+    def poll(self, _: float) -> list[Any]:
+        return next(self.polls)
+
+    def acknowledge(self, record: Any, how: Any) -> None:
+        self.acknowledged.append((record.offset, how.name))
+
+
+def test_a_share_group_accepts_what_is_shown_and_releases_the_rest(
+    monkeypatch: pytest.MonkeyPatch, stdout: io.BytesIO
+) -> None:
+    member = Member([record(0), record(1)], [], [record(2), record(3), record(4)])
+    monkeypatch.setattr("ottla.client.ShareConsumer", member)
+    read.read_share_group({"client.id": "c"}, ["t"], "g", False, line, 3)
+    assert stdout.getvalue() == b"0\n1\n2\n"
+    assert member.acknowledged == [
+        (0, "ACCEPT"),
+        (1, "ACCEPT"),
+        (2, "ACCEPT"),
+        (3, "RELEASE"),
+        (4, "RELEASE"),
+    ]
+    assert member.subscribed == ["t"]
+    about = {"group.id": "g", "share.acknowledgement.mode": "explicit", "allow.auto.create.topics": "false"}
+    assert {name: member.settings[name] for name in about} == about
+
+
+class Notes:
+    """A ledger that only notes what it is told."""
+
+    def __init__(self, _: Any) -> None:
+        self.did: list[Any] = []
+        NOTES.append(self)
+
+    def note_written(self, size: int, positions: dict[TopicPartition, int]) -> None:
+        self.did.append((size, dict(positions)))
+
+    def commit_if_due(self) -> None:
+        self.did.append("due")
+
+    def commit(self) -> None:
+        self.did.append("commit")
+
+    def finish(self) -> None:
+        self.did.append("finish")
+
+
+NOTES: list[Notes] = []
+
+
+def test_a_member_commits_what_is_shown_and_nothing_that_is_left_over(
+    monkeypatch: pytest.MonkeyPatch, stdout: io.BytesIO
+) -> None:
+    NOTES.clear()
+    member = Member(positions={P0: 9, P1: 4})
+    batches = [[record(0), record(7, 1)], [record(1), record(2), record(3), record(8, 1)]]
+    monkeypatch.setattr("ottla.client.Consumer", member)
+    monkeypatch.setattr("ottla.cli.records.shown.Ledger", Notes)
+    monkeypatch.setattr(read, "until_ends", lambda *_: iter(batches))
+    read.read_as_member({"client.id": "c"}, ("t",), None, line, None, 3)
+    assert stdout.getvalue() == b"0\n7\n1\n"
+    (notes,) = NOTES
+    # The first record that is left over of each partition is the next one.
+    assert notes.did == [(4, {P0: 9, P1: 4}), "due", (2, {P0: 2, P1: 8}), "due", "finish"]
+    assert (member.subscribed, member.settings["allow.auto.create.topics"]) == (["t"], "false")
+    member.listener.lost([P0])
+    assert notes.did[-1] == "finish"
+    member.listener.revoked([P0])
+    assert notes.did[-1] == "commit"
+
+
+def test_a_member_that_fails_still_waits_for_its_reader(monkeypatch: pytest.MonkeyPatch, stdout: io.BytesIO) -> None:
+    NOTES.clear()
+    monkeypatch.setattr("ottla.client.Consumer", Member())
+    monkeypatch.setattr("ottla.cli.records.shown.Ledger", Notes)
+
+    def fails(*_: object) -> Iterator[Any]:
+        raise BrokenPipeError
+        yield
+
+    monkeypatch.setattr(read, "until_ends", fails)
+    with pytest.raises(BrokenPipeError):
+        read.read_as_member({}, ("t",), None, line, None, None)
+    assert NOTES[0].did == ["finish"]
