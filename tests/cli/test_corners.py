@@ -104,10 +104,10 @@ def test_voters_are_added_and_removed(asked: Callable[..., Said]) -> None:
     endpoints = {"CONTROLLER": ("n4", 9093), "B": ("::1", 9094)}
     client.add_raft_voter.assert_called_once_with(4, Uuid(b"\1" * 16), endpoints)
     assert asked(quorum, client, *words, "--json").json == {"added": 4, "directory_id": ID}
-    words = ("quorum", "remove", "4", ID, "-y")
-    assert asked(quorum, client, *words) == (0, "", "node 4 is no longer a voter\n")
+    remove = ("quorum", "remove", "4", ID, "-y")
+    assert asked(quorum, client, *remove) == (0, "", "node 4 is no longer a voter\n")
     client.remove_raft_voter.assert_called_once_with(4, Uuid(b"\1" * 16))
-    assert asked(quorum, client, *words, "--json").json == {"removed": 4, "directory_id": ID}
+    assert asked(quorum, client, *remove, "--json").json == {"removed": 4, "directory_id": ID}
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_a_transaction_is_aborted_or_its_producer_fenced(asked: Callable[..., Sa
     assert said == (0, "", "aborted the transaction in t 1 from offset 7\n")
     client.abort_transaction.assert_called_once_with(TopicPartition("t", 1), 7)
     assert asked(transaction, client, *words, "--json").json == {"topic": "t", "partition": 1, "aborted_from": 7}
-    words = ("transactions", "fence", "x", "-y")
-    said = asked(transaction, client, *words)
+    fence = ("transactions", "fence", "x", "-y")
+    said = asked(transaction, client, *fence)
     assert said == (0, "", "x: the producer is fenced, its transaction aborted\n")
-    assert asked(transaction, client, *words, "--json").json == {"fenced": "x"}
+    assert asked(transaction, client, *fence, "--json").json == {"fenced": "x"}
     assert client.terminate_transaction.call_args_list == [call("x")] * 2
     client.describe_transactions.return_value.check.side_effect = KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    assert asked(transaction, client, *words).code == 1
+    assert asked(transaction, client, *fence).code == 1
     assert client.terminate_transaction.call_count == 2, "fencing an unknown id would create it"
 
 
@@ -279,8 +279,7 @@ def test_rows_of_a_csv_are_records_with_their_share_of_the_input() -> None:
     text = "a,b\n1,22\n\n,x\n"
     assert rows_of(text) == [(b'{"a":"1","b":"22"}', None, 5), (b'{"a":"","b":"x"}', None, 3)]
     assert rows_of(text, Shape(key_column="a", value_column="b"), a="int") == [(b"22", b"1", 5), (b"x", None, 3)]
-    kinds = {"a": "bool", "b": "json", "c": "float"}
-    assert rows_of('a,b,c\nTRUE,"[1]",1e3\n0,{},\n', **kinds) == [
+    assert rows_of('a,b,c\nTRUE,"[1]",1e3\n0,{},\n', a="bool", b="json", c="float") == [
         (b'{"a":true,"b":[1],"c":1000.0}', None, 13),
         (b'{"a":false,"b":{},"c":null}', None, 6),
     ]

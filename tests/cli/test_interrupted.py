@@ -270,7 +270,7 @@ def ends_early(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], Non
 
         monkeypatch.setattr(copy, "polls", polls)
 
-    real = copy.polls
+    real = vars(copy)["polls"]
     return ends
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -108,19 +109,11 @@ def test_the_last_records_are_sought_further_back_where_offsets_have_none() -> N
     assert last(Log(*(record(number) for number in range(100))), 1, ends={P0: 50, P1: 0}) == [(0, 49)]
 
 
-class Out(io.StringIO):
-    """A terminal or none, with the bytes below."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.buffer = io.BytesIO()
-
-
 @pytest.fixture
 def stdout(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
-    out = Out()
-    monkeypatch.setattr(read, "sys", SimpleNamespace(stdout=out))
-    return out.buffer
+    buffer = io.BytesIO()
+    monkeypatch.setattr(read, "sys", SimpleNamespace(stdout=SimpleNamespace(buffer=buffer)))
+    return buffer
 
 
 def line(each: Any) -> str:
@@ -173,7 +166,12 @@ def test_a_bar_beside_a_file_counts_the_records(monkeypatch: pytest.MonkeyPatch,
     )
     bar.task_ids = [0]
     monkeypatch.setattr(screen, "into_file", lambda: True)
-    monkeypatch.setattr(screen, "progress", lambda *words: said.append(words) or bar)
+
+    def progress(*words: Any) -> Any:
+        said.append(words)
+        return bar
+
+    monkeypatch.setattr(screen, "progress", progress)
     moments = iter([10.0, 12.0, 14.0])
     monkeypatch.setattr(read, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     read.show(iter([[record(0), record(1)], [record(2)]]), line, None, None, 3, "records")
@@ -354,11 +352,7 @@ def test_a_member_that_fails_still_waits_for_its_reader(monkeypatch: pytest.Monk
     monkeypatch.setattr("ottla.client.Consumer", Member())
     monkeypatch.setattr("ottla.cli.records.shown.Ledger", Notes)
 
-    def fails(*_: object) -> Iterator[Any]:
-        raise BrokenPipeError
-        yield
-
-    monkeypatch.setattr(read, "until_ends", fails)
+    monkeypatch.setattr(read, "until_ends", Mock(side_effect=BrokenPipeError))
     with pytest.raises(BrokenPipeError):
         read.read_as_member({}, ("t",), None, line, None, None)
     assert NOTES[0].did == ["finish"]

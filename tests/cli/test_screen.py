@@ -227,7 +227,7 @@ def test_a_bar_counts_what_it_is_for(shown: Callable[..., tuple[str, str]]) -> N
     def bar(total: float | None) -> Callable[[], None]:
         def body() -> None:
             with screen.progress("reading", total, "bytes") as made:
-                made.update(0, completed=50, count=1234, rate="7/s")
+                made.update(made.task_ids[0], completed=50, count=1234, rate="7/s")
                 made.refresh()
 
         return body

@@ -325,6 +325,10 @@ def proc(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, int]]:
     return there
 
 
+def now_of_waits() -> float:
+    return float(vars(process)["time"].monotonic())
+
+
 def reap(*_: int) -> None:
     raise ChildProcessError
 
@@ -356,7 +360,7 @@ def test_a_process_is_waited_for_so_long_and_no_longer(
 ) -> None:
     proc[5] = ("S", 7)
     assert NodeProcess(5, 7).wait(2) is False
-    assert 102.0 < process.time.monotonic() < 102.05
+    assert 102.0 < now_of_waits() < 102.05
     looks: Any = iter([("S", 7), ("S", 7), ("Z", 7)])
     monkeypatch.setattr(process, "_process_state", lambda _: next(looks))
     assert NodeProcess(5, 7).wait(2) is True
@@ -365,7 +369,7 @@ def test_a_process_is_waited_for_so_long_and_no_longer(
 def wait(output: Path, seconds: float, runs: bool = True) -> list[str]:
     told: list[str] = []
     node: Any = SimpleNamespace(runs=runs, wait=lambda _: True)
-    process.wait_until_ready(node, output, process.time.monotonic() + seconds, told.append)
+    process.wait_until_ready(node, output, now_of_waits() + seconds, told.append)
     return told
 
 
@@ -387,7 +391,7 @@ def test_a_node_is_waited_for_until_it_says_that_it_is_ready(tmp_path: Path, mon
         wait(output, 0.5)
     # After a second its last line is told, and then each new one.
     lines = {0.9: "loading 1\n", 1.5: "loading 2\n", 2.0: "loading 3\n", 3.0: "x ready on y\n"}
-    began = process.time.monotonic()
+    began = now_of_waits()
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
