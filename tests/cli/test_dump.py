@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 import ottla
+from ottla.cli.ottla import dump
 from tests.cli.kafka_tool import kafka
+from tests.cli.shown_scene import run
+from tests.cli.test_interrupted import Bars
 from tests.cli.tool import Tool, in_process
 
 
@@ -100,3 +104,55 @@ def test_a_file_whose_name_has_no_offset_is_refused(tool: Tool, tmp_path: Path, 
     said = kafka("kafka-dump-log", "--files", str(path))
     assert (said.code, said.out, said.err) == (1, f"Dumping {path}\n", why)
     assert tool("dump-log", "--kafka", str(path)) == (1, f"Dumping {path}\n", f"ottla: {why}")
+
+
+def test_a_directory_without_segments_and_an_empty_file_are_told(tool: Tool, data: Path, tmp_path: Path) -> None:
+    said = tool("dump-log", str(tmp_path))
+    why = f"{tmp_path} has no segments (expected the directory of one partition)"
+    assert said == (1, "", f"ottla: {why}\n")
+    log = tmp_path / f"{0:020}.log"
+    log.touch()
+    assert tool("dump-log", str(log)) == (0, "", "")
+    code, out, err = run("ottla", ["dump-log", str(log)], "", terminal=True)
+    assert (code, click.unstyle(err)) == (0, "the file is empty\n")
+    assert click.unstyle(out).replace("\n", "") == f"{log}  0 B"
+    # Segments are shown in their order, checkpoints among them.
+    whole = (data / "flights-0" / log.name).read_bytes()
+    for name in (f"{2:020}.log", f"{0:020}.log", f"{5:020}-0000000001.checkpoint"):
+        (tmp_path / name).write_bytes(whole)
+    assert [row[0] for row in tool("dump-log", str(tmp_path)).rows] == ["0-1", "2"] * 3
+
+
+def test_a_limit_is_of_each_file_and_leaves_kafkas_headings(tool: Tool, data: Path) -> None:
+    log = str(data / "flights-0" / f"{0:020}.log")
+    assert [row[0] for row in tool("dump-log", log, log, "-n", "1").rows] == ["0-1", "0-1"]
+    lines = tool("dump-log", "--kafka", log, "-n", "1").out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [f"Dumping {log}", "Log starting offset", "baseOffset"]
+    lines = tool("dump-log", "--kafka", log, "-r").out.splitlines()
+    assert [line.split()[:3] for line in lines if line.startswith("| ")] == [
+        ["|", "offset:", str(number)] for number in range(3)
+    ]
+
+
+def test_a_file_whose_batches_stop_making_sense_is_shown_up_to_there(tool: Tool, data: Path, tmp_path: Path) -> None:
+    whole = (data / "flights-0" / f"{0:020}.log").read_bytes()
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(whole + b"\0" * 8 + b"\xff" * 60)
+    for more in ((), ("--json",), ("-r",)):
+        said = tool("dump-log", str(log), *more)
+        assert said.code == 1
+        assert f"{len(whole):,}" in said.err or "bytes after the last whole batch" in said.err
+        assert len(said.out.splitlines()) == (3 if "-r" in more else 2)
+
+
+def test_a_large_file_moves_a_bar_now_and_then(
+    tool: Tool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (data / "flights-0" / f"{0:020}.log").read_bytes()
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(whole * 3)
+    bars = Bars(monkeypatch)
+    monkeypatch.setattr(dump, "_STRIDE", len(whole))
+    assert tool("dump-log", str(log)).code == 0
+    assert bars.made == [(log.name, 3 * len(whole), "bytes")]
+    assert bars.updates == [{"completed": at * len(whole), "count": at * len(whole)} for at in (1, 2)]
