@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from ottla.cli.ottla.produce import _records
-from ottla.cli.records.input import BadRecord, Shape, from_json, from_json_line, records
+from ottla.cli.records.input import BadRecord, Shape, from_json, from_json_line, records, unescaped
 from ottla.cli.records.table_input import from_csv, from_parquet
 from ottla.kernel.error import OttlaError
 from ottla.operations.writing import InputRecord
@@ -111,3 +111,29 @@ def test_damaged_parquet_names_the_last_row_that_was_read(tmp_path: Path) -> Non
     assert len(list(islice(rows, 10_000))) == 10_000
     with pytest.raises(BadRecord, match="after row 10000 cannot be read"):
         next(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("", ""),
+        (":", ":"),
+        (r"\t", "\t"),
+        (r"a\n\r\0b", "a\n\r\0b"),
+        (r"\\t", r"\t"),
+        (r"\x41\x0az", "A\nz"),
+        # What is no escape is itself.
+        (r"\q", r"\q"),
+        ("a\\", "a\\"),
+        (r"\x4", "\x04"),
+    ],
+)
+def test_a_separator_has_the_escapes_that_people_write(text: str, separator: str) -> None:
+    assert unescaped(text) == separator
+
+
+@pytest.mark.parametrize("text", [r"\x", r"\xg1", r"a\x:"])
+def test_an_escape_without_its_digits_is_named(text: str) -> None:
+    with pytest.raises(OttlaError) as raised:
+        unescaped(text)
+    assert str(raised.value) == f"{text}: expected two hexadecimal digits after \\x"

@@ -44,6 +44,40 @@ NULL = ConsumerRecord("orders", 0, 0, -1, None, None, (), 0)
         ("timestamp_ms >= 1795304325959", True),
         ('timestamp startswith "2026-11-21T"', True),
         ("value.price == -5 or value.price < -1", False),
+        # The fields of an object, and the elements of a list.
+        ('value.deep contains "odd key"', True),
+        ('"odd key" in value.deep', True),
+        ("value.deep contains 1", False),
+        ("value.tags contains 1", False),
+        ("value.price contains 6", False),
+        ("value.who contains 1", False),
+        ("value.price startswith '6'", False),
+        ("'6' startswith value.price", False),
+        ("value.price endswith '0'", False),
+        # Text that is a number is one beside a number, and text beside text.
+        ("key == 5.0", True),
+        ("5 == key", True),
+        ("'5.0' == 5", True),
+        ("'1e1' >= 10", True),
+        ("'5.0' == key", False),
+        ("'5x' == 5", False),
+        (f"'{'0' * 38}5' == 5", True),
+        (f"'{'0' * 39}5' == 5", False),
+        ("'9' < '10'", False),
+        ("9 < 10 and not 10 < 10 and 10 <= 10 and not 11 <= 10", True),
+        ("11 > 10 and not 10 > 10 and 10 >= 10 and not 9 >= 10", True),
+        ("true < 2", False),
+        ("false == false and not true == false and false != null", True),
+        ("null", False),
+        ("not null and not false and 1", True),
+        # `and` binds more than `or`.
+        ("true or true and false", True),
+        ("(true or true) and false", False),
+        ("not false and false", False),
+        ("value.who == 'a\\'b' or 'a\"b' == \"a\\\"b\"", True),
+        ("'it\\'s' == \"it's\"", True),
+        ("[] contains 1", False),
+        ("[[1], 2] contains 2", True),
     ],
 )
 def test_an_expression_says_what_holds(source: str, holds: bool) -> None:
@@ -71,12 +105,25 @@ def test_nothing_is_equal_to_null_but_null() -> None:
         ("not " * 5000 + "1", "brackets are nested more than"),
         ("[" * 5000, "brackets are nested more than"),
         ("value in [1 2]", "expected , or ]"),
+        ("value.price > 1 value", "--where value.price > 1 value: at 'value': expected and, or, or the end"),
+        ("(1", "--where (1: at the end: expected )"),
+        ("1 ?" + "x" * 30, f"unexpected '?{'x' * 19}'"),
+        (r"key == '\q'", r"--where: invalid text '\q'; write a backslash as"),
+        ("and", "expected a field, a number, a quoted text or ("),
+        ("1 contains contains", "expected a field, a number, a quoted text or ("),
     ],
 )
 def test_what_is_wrong_with_an_expression_is_said(source: str, wrong: str) -> None:
     with pytest.raises(OttlaError) as told:
         where(source)
     assert wrong in str(told.value)
+
+
+def test_brackets_are_nested_fifty_deep_and_no_deeper() -> None:
+    for opening, closing in (("(", ")"), ("not ", ""), ("[", "]")):
+        where(opening * 50 + "1" * (opening != "[") + closing * 50)
+        with pytest.raises(OttlaError, match="brackets are nested more than 50 deep"):
+            where(opening * 52 + "1" * (opening != "[") + closing * 52)
 
 
 @given(st.text(alphabet="value.key()[]<>=!'\"and or not in 0123456789,", max_size=60), st.binary(max_size=40))

@@ -154,10 +154,11 @@ def _and(left: Getter, right: Getter) -> Getter:
 
 
 def _unquoted(text: str) -> str:
+    quoted = text
     if text[0] == "'":
-        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+        quoted = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
     try:
-        return str(json.loads(text, strict=False))
+        return str(json.loads(quoted, strict=False))
     except ValueError:
         raise OttlaError(f"--where: invalid text {text}; write a backslash as \\\\") from None
 
