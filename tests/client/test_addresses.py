@@ -27,6 +27,8 @@ class Network:
         self.tried: list[Address] = []
         self.now = 1_000
         self.gate: asyncio.Event | None = None
+        self.opened: list[Any] = []
+        self.finished = 0
 
     async def open(self, host: str, port: int, *_: Any) -> Any:
         self.tried.append((host, port))
@@ -34,11 +36,15 @@ class Network:
             await self.gate.wait()
         if (error := self.down.get((host, port))) is not None:
             raise error
-        return Mock(closed=None, in_flight=0, used_at=0.0, finish=_finish, address=(host, port))
+        self.opened.append(Mock(closed=None, in_flight=0, used_at=0.0, finish=self._finish, address=(host, port)))
+        return self.opened[-1]
 
+    async def _finish(self) -> None:
+        self.finished += 1
 
-async def _finish() -> None:
-    return
+    @staticmethod
+    def shuffle(addresses: list[Address]) -> None:
+        addresses.reverse()
 
 
 def scene(
@@ -47,6 +53,7 @@ def scene(
     network = Network()
     monkeypatch.setattr(BrokerConnection, "open", network.open)
     monkeypatch.setattr(module, "now_ms", lambda: network.now)
+    monkeypatch.setattr(module, "randomness", lambda: network)
 
     async def run() -> None:
         given = {"bootstrap.servers": "one:1", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 50, **settings}
@@ -124,7 +131,7 @@ def test_the_pause_grows_and_begins_again_after_a_success(monkeypatch: pytest.Mo
         assert 8 <= first[0] <= 12 and first[1] > first[0] and first[-1] > 50
         del network.down[ONE]
         network.now += 1_000
-        (await cluster.address(ONE)).closed = "lost"  # type: ignore[misc]
+        (await cluster.address(ONE)).closed = "lost"
         network.down[ONE] = NotReachable("gone")
         assert 8 <= (await pauses(cluster, network, 1))[0] <= 12
 
@@ -154,6 +161,37 @@ def test_a_closed_client_opens_nothing_and_keeps_nothing(monkeypatch: pytest.Mon
         assert isinstance(await refused(opening), ClientClosed)
         assert isinstance(await refused(cluster.address(TWO)), ClientClosed)
         assert network.tried == [ONE] and not cluster._connections
+        network.opened[0].close.assert_called_once_with()
+
+    scene(play, monkeypatch)
+
+
+def test_a_close_waits_until_all_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(cluster: Cluster, network: Network) -> None:
+        for purpose in ("", "fetch"):
+            await cluster.address(ONE, purpose)
+        await cluster.close()
+        await cluster.close()
+        assert network.finished == 2
+
+    scene(play, monkeypatch)
+
+
+def test_a_node_that_is_not_known_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(cluster: Cluster, network: Network) -> None:
+        updates: list[None] = []
+
+        async def update() -> None:
+            updates.append(None)
+            _known(cluster, TWO)
+
+        monkeypatch.setattr(cluster, "update", update)
+        found: Any = await cluster.node(1, "fetch")
+        assert found.address == TWO and await cluster.address(TWO, "fetch") is found
+        assert await cluster.node(1, "fetch") is found and len(updates) == 1
+        error = await refused(cluster.node(7))
+        assert isinstance(error, NotReachable) and str(error) == "node 7 is not a live broker of this cluster"
+        assert len(updates) == 2
 
     scene(play, monkeypatch)
 
@@ -168,13 +206,13 @@ def test_any_broker_is_the_least_busy_one_that_is_connected(monkeypatch: pytest.
     async def play(cluster: Cluster, network: Network) -> None:
         first, second, third = [await cluster.address(each) for each in (ONE, TWO, THREE)]
         fetches = await cluster.address(TWO, "fetch")
-        for busy, connection in enumerate((first, second, third)):
-            connection.in_flight = busy + 1  # type: ignore[misc]
-        assert await cluster.any() is first
-        _known(cluster, TWO, THREE)
-        assert await cluster.any() is second, "the first is no broker of the cluster any more"
-        second.closed = "lost"
-        assert await cluster.any() is third and fetches.in_flight == 0, "a fetch may hold the answer up"
+        for busy, connection in ((3, first), (1, second), (2, third)):
+            connection.in_flight = busy  # type: ignore[misc]
+        assert await cluster.any() is second
+        _known(cluster, ONE, THREE)
+        assert await cluster.any() is third, "the second is no broker of the cluster any more"
+        third.closed = "lost"
+        assert await cluster.any() is first and fetches.in_flight == 0, "a fetch may hold the answer up"
         assert len(network.tried) == 4
 
     scene(play, monkeypatch)
@@ -192,18 +230,17 @@ def test_a_client_falls_back_to_its_bootstrap_servers_if_it_may(
         else:
             error = await refused(cluster.any())
             assert isinstance(error, NotReachable)
-            assert str(error).startswith("no broker can be reached: ") and "is gone" in str(error)
-        assert set(network.tried[:2]) == {TWO, THREE}, "the known ones first"
-        assert network.tried[2:] == [ONE] * found
+            assert str(error) == "no broker can be reached: three is gone"
+        assert network.tried == [THREE, TWO, *[ONE] * found], "the known ones first, in no order of theirs"
 
     scene(play, monkeypatch, **{"metadata.recovery.strategy": strategy})
 
 
 def test_the_first_attempt_goes_to_the_bootstrap_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(cluster: Cluster, network: Network) -> None:
-        network.down[ONE] = NotReachable("one is gone")
-        assert (await cluster.any()).address == TWO  # type: ignore[attr-defined]
-        assert set(network.tried) <= {ONE, TWO}
+        network.down = {TWO: NotReachable("two is gone"), ONE: NotReachable("one is gone")}
+        assert str(await refused(cluster.any())) == "no broker can be reached: two is gone"
+        assert network.tried == [TWO, ONE], "not all clients begin at the first"
 
     servers = {"bootstrap.servers": "one:1,two:2", "metadata.recovery.strategy": "none"}
     scene(play, monkeypatch, **servers)
@@ -221,7 +258,7 @@ def test_a_refusal_ends_the_search_for_a_broker(monkeypatch: pytest.MonkeyPatch)
     scene(play, monkeypatch)
 
 
-@pytest.mark.parametrize(("idle_ms", "closed"), [(1_000, True), (2_000, False), (-1, False)])
+@pytest.mark.parametrize(("idle_ms", "closed"), [(1_000, True), (2_000, False), (0, True), (-1, False)])
 def test_a_connection_without_work_is_closed_when_it_was_idle(
     idle_ms: int, closed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
