@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID, Uuid
+from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_UUID, Uuid
 from ottla.wire.api import (
     add_raft_voter,
     api_versions,
@@ -26,13 +26,21 @@ def request_of(kind: str, given: dict[str, str]) -> Any:
     if "cluster" in given:
         made.cluster_id = given["cluster"]
     if given.get("topic"):
-        made.topics[0].topic_name = given["topic"]
+        if kind == "fetch":
+            made.topics[0].topic, made.topics[0].topic_id = given["topic"], NO_UUID
+        else:
+            made.topics[0].topic_name = given["topic"]
     return made
 
 
 def answer_of(kind: str, given: dict[str, str]) -> Any:
-    """A response; `error` is the name of a code."""
-    return _ANSWERS[kind](_Words(given))
+    """A response; `error` is the name of a code, `top` that of one for all. `empty`: it is about no partition."""
+    made = _ANSWERS[kind](_Words(given))
+    if "top" in given:
+        made.error_code = ErrorCode[given["top"]]
+    if "empty" in given:
+        setattr(made, "responses" if kind == "fetch" else "topics", [])
+    return made
 
 
 class _Words:
@@ -47,8 +55,8 @@ class _Words:
         offset, _, epoch = self._given.get(name, "0@0").partition("@")
         return int(offset), int(epoch)
 
-    def text(self, name: str) -> str:
-        return self._given[name]
+    def text(self, name: str, usual: str = "") -> str:
+        return self._given.get(name, usual)
 
     def has(self, name: str) -> bool:
         return name in self._given
@@ -151,8 +159,8 @@ def _add(words: _Words) -> add_raft_voter.AddRaftVoterRequest:
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id="c",
         voter_id=words.number("from"),
-        voter_directory_id=words.directory,
-        listeners=[add_raft_voter.Listener(name=where.name, host=where.host, port=where.port)],
+        voter_directory_id=NO_UUID if words.has("nowhere") else words.directory,
+        listeners=[add_raft_voter.Listener(name=words.text("at", where.name), host=where.host, port=where.port)],
         ack_when_committed=not words.number("soon"),
     )
 
@@ -190,6 +198,14 @@ def _vote_answer(words: _Words) -> vote.VoteResponse:
     )
 
 
+def _announced(module: Any, kind: Any, words: _Words) -> Any:
+    partition = module.ResponsePartitionData(
+        error_code=words.error, leader_id=words.number("leader", -1), leader_epoch=words.number("epoch")
+    )
+    topic = module.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return kind(topics=[topic], node_endpoints=_nodes(module.NodeEndpoint, words))
+
+
 def _fetch_answer(words: _Words) -> fetch.FetchResponse:
     partition = fetch.PartitionData(
         error_code=words.error,
@@ -222,10 +238,6 @@ def _snapshot_answer(words: _Words) -> fetch_snapshot.FetchSnapshotResponse:
         unaligned_records=b"x" * words.number("bytes"),
     )
     topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
-    if words.has("top"):
-        return fetch_snapshot.FetchSnapshotResponse(error_code=ErrorCode[words.text("top")], topics=[topic])
-    if words.has("empty"):
-        return fetch_snapshot.FetchSnapshotResponse()
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic])
 
 
@@ -254,6 +266,8 @@ _REQUESTS: dict[str, Any] = {
 }
 _ANSWERS: dict[str, Any] = {
     "vote": _vote_answer,
+    "begin": lambda words: _announced(begin_quorum_epoch, begin_quorum_epoch.BeginQuorumEpochResponse, words),
+    "end": lambda words: _announced(end_quorum_epoch, end_quorum_epoch.EndQuorumEpochResponse, words),
     "fetch": _fetch_answer,
     "fetch-snapshot": _snapshot_answer,
     "versions": _versions_answer,

@@ -11,7 +11,8 @@ The commands of a file of `tests/raft/scenes`:
     settle                 messages and syncs, until there are none
     drop A->B              fail A->B [ERROR]: A learns that B does not answer
     refuse A->B            A learns that no process listens at B
-    sync N                 submit N VALUE ...         resign N        raise N
+    sync N                 submit N VALUE ...         resign N        raise N [LEVEL]
+    leave N                who asked N last from outside is gone
     snapshot N             of everything that is committed
     ask N WHAT key=value   a request from outside: vote prevote begin end fetch fetch-snapshot add remove update
     reply A->B WHAT key=value   B's answer to the newest request of A that is under way; `late`: to the oldest
@@ -30,7 +31,7 @@ from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.raft.effect import Effect
-from ottla.raft.event import Event, RequestReceived, ResignRequested, Submitted, VersionRaised
+from ottla.raft.event import Event, RequestDropped, RequestReceived, ResignRequested, Submitted, VersionRaised
 from ottla.raft.quorum import QuorumSettings
 from ottla.raft.role import Leader
 from tests import play
@@ -168,14 +169,18 @@ class Scene(play.Scene):
         assert node.quorum is not None
         node.step(ResignRequested(node.quorum.epoch))
 
-    def do_raise(self, node_id: str) -> None:
+    def do_raise(self, node_id: str, level: str = "1") -> None:
         (node,) = self._nodes([node_id])
         assert node.quorum is not None
-        refusal = node.quorum.version_refusal(1)
+        refusal = node.quorum.version_refusal(int(level))
         if refusal:
             self.lines.append(f"refused: {refusal}")
         else:
-            node.step(VersionRaised(1))
+            node.step(VersionRaised(int(level)))
+
+    def do_leave(self, node_id: str) -> None:
+        (node,) = self._nodes([node_id])
+        node.step(RequestDropped(f"outside {self._asked}"))
 
     def do_snapshot(self, node_id: str) -> None:
         (node,) = self._nodes([node_id])
