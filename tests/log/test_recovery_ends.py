@@ -167,3 +167,39 @@ def test_epochs_whose_checkpoint_is_lost_are_those_of_all_batches_after_a_crash(
     assert point == log.end_offset == 6
     assert [log.epochs.epoch_of(offset) for offset in range(6)] == [2, 2, 3, 3, 5, 5]
     assert log.epochs.latest == 5
+
+
+def _snapshots(disk: SimDisk) -> list[int]:
+    return [int(name.partition(".")[0]) for name in sorted(disk.list(_HERE)) if name.endswith(".snapshot")]
+
+
+@pytest.mark.parametrize("start", [0, 3, 6])
+def test_a_recovery_writes_the_producers_down_so_that_the_next_one_reads_less(disk: SimDisk, start: int) -> None:
+    log = _open(disk)
+    for sequence in range(6):
+        data = build([(_NOW_MS, b"k", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append(data, leader_epoch=0, now_ms=_NOW_MS)
+        if sequence in (1, 3):
+            log.roll(_NOW_MS)
+    log.discard()
+    for offset in _snapshots(disk):
+        disk.remove(f"{_HERE}/{offset_name(offset, '.snapshot')}")
+    log = _open(disk, log_start_offset=start)
+    # One at the beginning of each segment that still counts, and one at the end; none where nothing is left.
+    assert _snapshots(disk) == {0: [2, 4, 6], 3: [4, 6], 6: []}[start]
+    assert (log.start_offset, log.end_offset) == (start, 6)
+    assert [entry.sent[-1].last_offset for entry in log.producers.by_id.values()] == ([5] if start < 6 else [])
+
+
+def test_epochs_whose_checkpoint_is_whole_need_no_batches(disk: SimDisk) -> None:
+    """Only what is behind the recovery point is read after a crash."""
+    log = _open(disk)
+    for epoch in (2, 3, 5):
+        _put(log, 2, epoch=epoch)
+        log.roll(_NOW_MS)
+    log.flush(_NOW_MS)
+    log.discard()
+    totals: list[int] = []
+    again = _open(disk, recovery_point=6, on_progress=lambda total, read: totals.append(total))
+    assert again.epochs.entries() == [(2, 0), (3, 2), (5, 4)]
+    assert max(totals) <= again.segments[-2].size
