@@ -230,7 +230,8 @@ class KTable(Generic[K, V]):
         if getattr(other, "builder", None) is not self.builder or not isinstance(other, KTable):
             raise TopologyError(f"{other!r} is not a table of the same StreamsBuilder", where)
         if foreign_key is not None:
-            options = table_joined or TableJoined(name)
+            options = table_joined or TableJoined()
+            options = replace(options, name=name or options.name)
             return foreign_key_join.join(
                 self, other, with_key(foreign_key, what="foreign_key"), joiner, kind == "left", options, given, where
             )
