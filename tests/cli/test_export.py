@@ -38,6 +38,19 @@ def test_json_lines_have_each_value_exactly_or_as_base64() -> None:
     ]
 
 
+def test_json_lines_have_null_for_a_null_and_for_the_null_of_json_and_text_for_other_words() -> None:
+    values = None, b"null", b" null\n", b'"null"', b"\x0bnull", b"nulls", b""
+    assert lines("jsonl", (), *values) == ["null", "null", " null ", '"null"', '"\\u000bnull"', '"nulls"', '""']
+    assert lines("jsonl", ("value",), None, b"null", b'"null"') == [
+        '{"value":null}',
+        '{"value":"null"}',
+        '{"value":"\\"null\\""}',
+    ]
+    assert lines("jsonl", ("value.a",), b'{"a":null}', b'{"a":"null"}') == ['{"a":null}', '{"a":"null"}']
+    whole = [json.loads(line)["value"] for line in lines("json", (), None, b"null", b'"null"')]
+    assert whole == [None, "null", '"null"']
+
+
 def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
     value = b'{"name":"a\\ud800","low":"\\udc80","tags":["\\udfff"]}'
     columns = ("value.name", "value.low", "value.tags")

@@ -66,6 +66,13 @@ def test_json_lines_begin_without_the_byte_order_mark() -> None:
             parsed(b"{}", line)
 
 
+def test_json_lines_have_a_tombstone_where_the_text_for_null_stands() -> None:
+    lines = [b"null\n", b'"null"\n', b" null \n", b'{"a":null}\n']
+    for null, first in ((b"null", None), (None, b"null")):
+        found = [record.value for record in records(lines, from_json_line(Shape(null=null)))]
+        assert found == [first, b'"null"', first, b'{"a":null}']
+
+
 def test_a_number_of_a_csv_has_no_underscores() -> None:
     for kind in ("int", "float"):
         with pytest.raises(BadRecord, match=f"line 2 has an invalid {kind} in column a: '1_000'"):

@@ -2,8 +2,8 @@
 
 Rules:
 - Columns are fields of a record (`ottla.cli.records.field`): partition, offset, timestamp, key, value and headers
-  unless --columns names others. jsonl has only the values, unless columns are named; json has whole records, like
-  `consume --json`.
+  unless --columns names others. jsonl has only the values, unless columns are named, so a null value and the JSON
+  value null are the same line; json has whole records, like `consume --json`, and tells them apart.
 - A file is written under a temporary name and renamed when it is complete.
 - When an error of the cluster ends a text export early, the message has the offsets to continue from, for --from, and
   the temporary file is kept. Ctrl-C, a full disk and Parquet leave no file: the last record may be torn.
@@ -248,7 +248,7 @@ def _value_line(record: ConsumerRecord) -> str:
     if record.value is None:
         return "null\n"
     document = parsed(record.value)
-    if document is None and record.value != b"null":
+    if document is None and record.value.strip(b" \t\r\n") != b"null":
         return _dumped(with_base64(record.value)) + "\n"
     # JSON over several lines becomes one line: its strings have no line break, and every other one is white space.
     line: str = record.value.decode().replace("\n", " ")

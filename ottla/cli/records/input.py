@@ -131,7 +131,7 @@ def from_json_line(shape: Shape) -> Parse:
                 raise BadRecord(where, f"has no field {name}; it has {', '.join(document) or 'none'}")
             return document[name]
 
-        value: bytes | None = text
+        value: bytes | None = None if text == shape.null else text
         if shape.value_column is not None:
             value = as_bytes(field_of(shape.value_column), where)
         key = shape.key if shape.key_column is None else as_bytes(field_of(shape.key_column), where)
