@@ -116,7 +116,7 @@ def check_master(master: str) -> None:
         return
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
             raise OttlaError(f"invalid master: {master} (expected spark://HOST:PORT)")
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
             return

@@ -80,7 +80,7 @@ def test_offsets_of_any_number_of_records_count_up(count: int) -> None:
     ):
         if count > 5_000 and (keys is not None or values[-1] is None):  # an object for each record takes time
             continue
-        body = encoded_alike(values, keys)  # type: ignore[arg-type]
+        body = encoded_alike(values, keys)
         assert fields_alike(body, count).offset_delta.tolist() == list(range(count))
 
 
