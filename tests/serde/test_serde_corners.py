@@ -38,9 +38,10 @@ def test_a_schema_of_avro_may_be_bytes_text_a_name_or_a_union_of_one() -> None:
         both = serde.avro(schema)
         assert both.encode(pa.array([1, -1])).to_pylist() == [b"\x02", b"\x01"], schema
         assert both.decode(binary([b"\x02", None])).to_pylist() == [1, None], schema
-    for schema in (LONG, '"long"', "long", {"type": "long"}):
-        assert avro_serializer(schema)(3) == b"\x06"
-        assert avro_deserializer(schema)(b"\x06") == 3
+    plain: Any
+    for plain in (LONG, '"long"', "long", {"type": "long"}):
+        assert avro_serializer(plain)(3) == b"\x06"
+        assert avro_deserializer(plain)(b"\x06") == 3
 
 
 @pytest.mark.parametrize(("precision", "fits"), [(38, True), (39, False)])
@@ -254,6 +255,22 @@ def test_a_oneof_beside_messages_without_one_is_decided() -> None:
     rows = serde.protobuf(top).decode(binary([*values])).to_pylist()
     assert [(row["x"], row["y"]) for row in rows] == [(None, 2), (1, None), (1, None), (None, None), (None, None)]
     assert [row["leaf"] and row["leaf"]["a"] for row in rows] == [7, 7, 7, 7, None]
+
+
+def test_a_column_of_another_shape_than_its_field_is_refused() -> None:
+    from tests.serde.test_serde_exact import _nested_choices
+
+    writing = serde.protobuf(_nested_choices())
+    pick = {"a": "x", "b": None, "note": ""}
+    for wrong in ({"mapped": 5}, {"mapped": [pick]}, {"many": pick}, {"many": 5}, {"one": [pick]}, {"plain": {"a": 1}}):
+        with pytest.raises(OttlaError, match=r"do not fit the Protobuf message exact\.Picks|has no field"):
+            writing.encode(pa.array([wrong]))
+    items = pa.array(
+        [[("k", {"a": "x", "z": 1})]], pa.map_(pa.string(), pa.struct([("a", pa.string()), ("z", pa.int64())]))
+    )
+    for name, column in (("mapped", items), ("many", pa.array([[{"a": "x", "z": 1}]]))):
+        with pytest.raises(OttlaError, match=f"field {name}: the Protobuf message has no field z"):
+            writing.encode(pa.StructArray.from_arrays([column], names=[name]))
 
 
 def test_what_is_no_message_is_refused_when_the_serde_is_made() -> None:

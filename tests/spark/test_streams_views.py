@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -327,7 +328,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_start(served: str) -> None:
 
 
 def test_metrics_have_a_line_for_each_task_that_reports_them() -> None:
-    tasks = {
+    tasks: dict[str, dict[str, Any]] = {
         "0_1": {"processed": 5, "dropped": 0, "stores": {"b": 2, "a": 1}},
         "0_0": {"processed": 7, "dropped": None, "lag": 3, "stores": {}},
     }
@@ -470,7 +471,7 @@ def test_the_modules_beside_a_program_go_with_it() -> None:
 
 
 def test_an_answer_is_as_old_as_the_count_of_its_lag(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query.time, "monotonic", lambda: 1.25)
+    monkeypatch.setattr(time, "monotonic", lambda: 1.25)
     counts = cluster.view("counts")
     counts.get("a")
     assert counts.staleness == Staleness(7, 1_250)

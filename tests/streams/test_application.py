@@ -54,10 +54,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Running]:
     return found
 
 
-def program() -> Application:
+def program() -> Any:
+    """An `Application`, whose parts here are stand-ins."""
     builder = StreamsBuilder()
     builder.stream("in").to("out")
-    return builder.build(application_id="app", key_serde="string", value_serde="string")
+    made: Application = builder.build(application_id="app", key_serde="string", value_serde="string")
+    return made
 
 
 def test_a_program_is_started_with_what_it_was_given(started: list[Running]) -> None:

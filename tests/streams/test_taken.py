@@ -362,6 +362,34 @@ def test_the_stores_of_a_join_have_its_names_serdes_and_logs(logging: bool) -> N
     assert [dict(each.log_settings) for each in (this, other)] == [{"a": "b"}] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "this", "other", "shared"),
+    [
+        ("join", "-this-join", "-other-join", None),
+        ("left_join", "-this-join", "-outer-other-join", "-left-shared-join"),
+        ("outer_join", "-outer-this-join", "-outer-other-join", "-outer-shared-join"),
+    ],
+)
+def test_the_parts_of_a_join_of_streams_are_named_as_by_kafka_streams(
+    kind: str, this: str, other: str, shared: str | None
+) -> None:
+    for options in (StreamJoined(), StreamJoined(name="n"), StreamJoined(name="n", store_name="st")):
+        b = StreamsBuilder()
+        getattr(b.stream("in"), kind)(b.stream("other"), first, TEN, options)
+        topology = built(b).topology
+        outer_this, outer_other = (f"OUTER{side}" if "outer" in suffix else f"JOIN{side}" for side, suffix in
+                                   (("THIS", this), ("OTHER", other)))  # fmt: skip
+        generated = [f"KSTREAM-{outer_this}-0000000004", f"KSTREAM-{outer_other}-0000000005"]
+        nodes = [f"n{this}", f"n{other}"] if options.name else generated
+        assert [name for name in topology.order if name.endswith((this, other)) or name in generated] == nodes
+        named = [f"st{this}-store", f"st{other}-store"] if options.store_name else None
+        found = list(topology.stores)
+        if named is not None:
+            assert found == named + ([f"st{shared}-store"] if shared else [])
+        assert len(found) == (3 if shared else 2)
+        assert not any(store.in_memory for store in topology.stores.values())
+
+
 def test_stores_of_all_kinds_have_what_they_were_made_with() -> None:
     for in_memory in (False, True):
         for make in (stores.key_value, stores.timestamped_key_value):
@@ -374,5 +402,11 @@ def test_stores_of_all_kinds_have_what_they_were_made_with() -> None:
     assert stores.window("s", 20, 10, timestamped=True).kind == "timestamped_window"
     assert stores.versioned("s", timedelta(seconds=1)).retention_ms == 1_000
     assert (stores.lru_map("s", 3).capacity, stores.lru_map("s", 3).in_memory) == (3, True)
-    kinds = {"window": True, "timestamped_window": True, "session": True, "key_value": False, "versioned": False}
+    kinds: dict[Any, bool] = {
+        "window": True,
+        "timestamped_window": True,
+        "session": True,
+        "key_value": False,
+        "versioned": False,
+    }
     assert {kind: replace(stores.key_value("s"), kind=kind).windowed for kind in kinds} == kinds

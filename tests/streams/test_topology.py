@@ -367,10 +367,12 @@ def test_a_serde_that_only_reads_or_only_writes_says_so() -> None:
     class Half(Serde):
         name = "half"
 
-    for use in (lambda: Half().serialize("t", 1), lambda: Half().writer("t")(1)):
+    uses: list[Callable[[], Any]] = [lambda: Half().serialize("t", 1), lambda: Half().writer("t")(1)]
+    for use in uses:
         with pytest.raises(SerdeError, match="Half does not write"):
             use()
-    for read in (lambda: Half().deserialize("t", b"1"), lambda: Half().reader("t")(b"1")):
+    reads: list[Callable[[], Any]] = [lambda: Half().deserialize("t", b"1"), lambda: Half().reader("t")(b"1")]
+    for read in reads:
         with pytest.raises(SerdeError, match="Half does not read"):
             read()
     assert repr(Half()) == "half"

@@ -175,6 +175,7 @@ def test_a_known_tag_has_its_own_size() -> None:
     ):
         with pytest.raises(Malformed, match=told):
             decode(Every, 1, plain[:-1] + tags)
+    found: Any
     found, _ = decode(Every, 1, plain[:-1] + b"\x02\x00\x04\0\0\0\x09\x07\x01z")
     assert (found.tagged, found.unknown_tagged_fields) == (9, {7: b"z"})
     found, _ = decode(Every, 1, plain[:-1] + b"\x01\xac\x02\x03\x03ab")
