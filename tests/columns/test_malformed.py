@@ -137,6 +137,14 @@ def test_headers_of_any_number_are_read_back(count: int) -> None:
         assert tabled(body, 2) == [[], [{"key": name, "value": content} for name, content in own]]
 
 
+def test_a_header_may_be_two_bytes() -> None:
+    for count in (1, 3):
+        own: list[Header] = [("", None)] * count
+        body = build([(0, None, None, own)])[61:]
+        assert looped(body, 1)[0].headers == tuple(decoded(body, 1)[0].headers) == tuple(own)
+        assert tabled(body, 1) == [[{"key": "", "value": None}] * count]
+
+
 def test_headers_that_cannot_be_read_say_so() -> None:
     body = body_of(HEAD + b"\x02\x02a\x80")
     data = np.frombuffer(body, dtype=np.uint8)

@@ -64,7 +64,7 @@ def program() -> Any:
 
 def test_a_program_is_started_with_what_it_was_given(started: list[Running]) -> None:
     app = program()
-    assert app.state is State.CREATED
+    states = [app.state]
     listener, handler = (lambda new, old: None), (lambda error: None)
     app.on_state_change(listener)
     app.on_error(handler)
@@ -80,7 +80,7 @@ def test_a_program_is_started_with_what_it_was_given(started: list[Running]) -> 
     }
     running: Any = app.start("here:9092", **options)
     assert running is started[0]
-    assert app.state is State.RUNNING
+    assert [*states, app.state] == [State.CREATED, State.RUNNING]
     assert running.mode == "batches"
     assert running.arguments == (app.topology, app.settings, "here:9092")
     assert running.options == options | {"on_state_change": [listener], "on_error": handler}

@@ -125,6 +125,16 @@ def test_a_buffer_bounded_by_bytes_emits_its_oldest_early() -> None:
     assert [key for key, _ in out.read_key_values()] == ["a"]
 
 
+def test_a_buffer_bounded_by_bytes_has_room_again_when_it_has_emitted() -> None:
+    driver = suppressing(BufferConfig.max_records(100).with_max_bytes(500))
+    topic, out = driver.input_topic("in"), driver.output_topic("out")
+    emitted = []
+    for key, size in (("a", 300), ("b", 300), ("c", 300), ("d", 10)):
+        topic.pipe(key, "x" * size, 0)
+        emitted.append("".join(key for key, _ in out.read_key_values()))
+    assert emitted == ["", "a", "b", ""]
+
+
 def test_a_buffer_bounded_by_bytes_stops_the_task_if_told_so() -> None:
     topic = suppressing(BufferConfig.max_records(100).with_max_bytes(500).shut_down_when_full()).input_topic("in")
     topic.pipe("a", "x" * 300, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.flow import setting
 from ottla.flow.window import ms, time_ms
-from ottla.streams import TopologyError
+from ottla.streams import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, TopologyError, UnlimitedWindows
 
 _BOTH = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
 
@@ -60,3 +60,34 @@ def test_durations_and_times_are_whole_milliseconds() -> None:
             ms(wrong)  # type: ignore[arg-type]
         with pytest.raises(TopologyError, match="expected ms since 1970 as an int, or a datetime with a time zone"):
             time_ms(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: TimeWindows(10, 10, -1), "invalid grace period: -1 ms"),
+        (lambda: TimeWindows(10, 0), "invalid window advance: 0 ms"),
+        (lambda: TimeWindows(-1, 1), "invalid window size: -1 ms"),
+        (lambda: UnlimitedWindows(-1), "invalid window start: -1 ms"),
+        (lambda: UnlimitedWindows(0, -1), "invalid grace period: -1 ms"),
+        (lambda: SlidingWindows(-1), "invalid time difference: -1 ms"),
+        (lambda: SlidingWindows(0, -1), "invalid grace period: -1 ms"),
+        (lambda: SessionWindows(-1), "invalid inactivity gap: -1 ms"),
+        (lambda: SessionWindows(0, -1), "invalid grace period: -1 ms"),
+        (lambda: JoinWindows(0, 0, -1), "invalid grace period: -1 ms"),
+        (lambda: JoinWindows(1, -2), "invalid time difference: 1 ms"),
+    ],
+)
+def test_a_field_of_windows_is_checked_also_without_their_methods(make: Any, told: str) -> None:
+    with pytest.raises(TopologyError, match=told):
+        make()
+
+
+def test_fields_of_windows_may_be_as_small_as_they_say() -> None:
+    assert TimeWindows(1, 1, 0).size_ms == 1
+    assert (UnlimitedWindows(0, 0).start_ms, SlidingWindows(0, 0).difference_ms, SessionWindows(0, 0).gap_ms) == (
+        0,
+        0,
+        0,
+    )
+    assert (JoinWindows(0, 0, 0).size_ms, JoinWindows(-2, 2).size_ms) == (0, 0)

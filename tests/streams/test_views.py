@@ -222,6 +222,23 @@ def test_the_name_beside_the_options_of_a_join_by_foreign_key_counts(options: Ta
     assert "mine" in described and "theirs" not in described
 
 
+def test_the_parts_of_a_join_by_foreign_key_are_named_as_by_kafka_streams() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table("left", name="l"), builder.table("right", name="r")
+    left.join(right, bar, "fk", foreign_key=str.lower)
+    topology = builder.build(application_id="app", key_serde="string", value_serde="string").topology
+    assert {name.removeprefix("fk-") for name in topology.order if name.startswith("fk")} == {
+        *("subscription-registration-processor", "subscription-registration-sink", "subscription-registration-source"),
+        *("subscription-receive", "subscription-join-foreign", "foreign-join-subscription"),
+        *("subscription-response-sink", "subscription-response-source", "subscription-response-resolver", "result"),
+    }
+    assert set(topology.internal_topics) == {
+        "fk-subscription-registration-topic",
+        "fk-subscription-response-topic",
+    }
+    assert "fk-subscription-store" in topology.stores
+
+
 # ---- stores at their bounds
 
 
