@@ -1,6 +1,7 @@
 """A member's decisions without a socket, in both protocols."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.membership import ClassicMembership, ConsumerMembership, Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import Fenced
+from ottla.kernel.client_error import Fenced, NotReachable
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
@@ -314,15 +315,23 @@ def test_leaving_is_for_good_or_for_a_while() -> None:
 
 
 class _Joining(ClassicGroupMember):
-    """A member whose requests to join are answered by these codes, and then well."""
+    """A member whose requests to join are answered by these codes or errors, and then well."""
 
-    def __init__(self, codes: list[ErrorCode]) -> None:
-        super().__init__(Cluster(settings()), settings(), Alone())
-        self._codes = codes
+    def __init__(self, codes: Sequence[ErrorCode | Exception], owned: set[TopicPartition] | None = None) -> None:
+        owner = Alone()
+        owner.owned = lambda: owned or set()  # type: ignore[method-assign]
+        super().__init__(Cluster(settings()), settings(), owner)
+        self._codes = list(codes)
         self.pauses: list[int] = []
+        self.look_ups = 0
+        #: The member id of each request.
+        self.ids: list[str] = []
 
     async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
+        self.ids.append(self.membership.member_id)
         code = self._codes.pop(0) if self._codes else ErrorCode.NONE
+        if isinstance(code, Exception):
+            raise code
         return self.membership.join_answered(JoinGroupResponse(error_code=int(code), member_id="me")), (ONE,)
 
     def _start_beating(self) -> None:
@@ -330,6 +339,59 @@ class _Joining(ClassicGroupMember):
 
     async def _sleep(self, pause_ms: int) -> None:
         self.pauses.append(pause_ms)
+
+    def _coordinator_moved(self) -> None:
+        self.look_ups += 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "looked_up", "lost", "next_id"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0, False, "before"),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, 1, False, "before"),
+        (ErrorCode.NOT_COORDINATOR, 1, False, "before"),
+        (ErrorCode.NETWORK_EXCEPTION, 1, False, "before"),
+        (ErrorCode.REQUEST_TIMED_OUT, 1, False, "before"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, 0, True, ""),
+        (ErrorCode.ILLEGAL_GENERATION, 0, True, "before"),
+        (NotReachable("no broker can be reached"), 1, False, "before"),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 1, False, "before"),
+        (KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0, False, "before"),
+    ],
+)
+@pytest.mark.parametrize("owned", [set(), {ONE}])
+def test_a_join_that_fails_for_now_is_tried_again(
+    answer: ErrorCode | Exception, looked_up: int, lost: bool, next_id: str, owned: set[TopicPartition]
+) -> None:
+    member = _Joining([answer], owned)
+    member.membership.member_id = "before"
+    assert asyncio.run(member._join()) == (ONE,)
+    assert (member.pauses, member.look_ups) == ([settings().retry_backoff_ms], looked_up)
+    assert member.ids == ["before", next_id]
+    assert member._lost == (lost and bool(owned)), "only what was owned can be lost"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_a_join_that_only_the_program_can_cure_is_told_to_it(code: ErrorCode) -> None:
+    member = _Joining([code])
+    with pytest.raises(
+        (KafkaError, Fenced), match=code.name if code is not ErrorCode.FENCED_INSTANCE_ID else None
+    ) as told:
+        asyncio.run(member._join())
+    assert isinstance(told.value, Fenced) == (code is ErrorCode.FENCED_INSTANCE_ID)
+    assert (len(member.ids), member.pauses) == (1, [])
 
 
 @pytest.mark.parametrize(
