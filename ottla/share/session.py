@@ -50,9 +50,6 @@ class ShareSessions:
     def __init__(self) -> None:
         self._sessions: dict[Owner, ShareSession] = {}
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def begin(self, owner: Owner, partitions: Iterable[Key], connection: Hashable, sessions_max: int) -> ShareSession:
         """Open a session and replace the member's earlier one. Raises SHARE_SESSION_LIMIT_REACHED."""
         self._sessions.pop(owner, None)

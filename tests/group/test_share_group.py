@@ -149,13 +149,26 @@ def test_a_member_with_a_wrong_epoch_is_fenced_unless_it_is_the_one_before() -> 
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"member_id": ""}, {"group_id": ""}, {"rack_id": " "}, {"subscribed_topic_names": []}, {"member_epoch": -2}],
+    ("change", "words"),
+    [
+        ({"member_id": ""}, "Invalid member id in the request."),
+        ({"member_id": "m" * 37, "group_id": ""}, "Invalid member id in the request."),
+        ({"member_id": " "}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"rack_id": " "}, "RackId can't be empty."),
+        ({"subscribed_topic_names": []}, "SubscribedTopicNames must be set in first request."),
+        ({"member_epoch": -2}, "MemberEpoch is invalid."),
+    ],
 )
-def test_a_heartbeat_that_makes_no_sense_is_an_invalid_request(change: dict[str, Any]) -> None:
+def test_a_heartbeat_that_makes_no_sense_is_an_invalid_request(change: dict[str, Any], words: str) -> None:
     request = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["orders"], **change}
     response = Host().call(ShareGroupHeartbeatRequest(**request), 1)
-    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, words)
+
+
+def test_a_member_id_may_have_36_characters() -> None:
+    one = Sharer(Host(), "m" * 36, ["orders"])
+    assert one.beat().error_code == 0
 
 
 def test_a_group_is_of_one_kind() -> None:
@@ -192,6 +205,8 @@ def test_lists_and_descriptions_know_share_groups() -> None:
         "Group other is not a share group.",
     )
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
+    (nameless,) = host.call(ShareGroupDescribeRequest(group_ids=[""]), 1).groups
+    assert (nameless.group_id, nameless.error_code) == ("", ErrorCode.INVALID_GROUP_ID)
 
 
 def test_a_group_is_deleted_with_its_state_and_only_when_it_is_empty() -> None:
@@ -306,6 +321,27 @@ def test_a_hold_that_ended_in_time_says_nothing_about_the_next() -> None:
     assert host.waits(second)
     host.pass_ms(1)
     assert not host.waits(second)
+
+
+def test_a_held_heartbeat_of_an_epoch_that_has_passed_meanwhile_has_the_answer_that_it_had() -> None:
+    host = Host()
+    one = Sharer(host, "one", ["orders"])
+    one.beat()
+    host.topics.grow("orders", 5)
+    host.change_topics(changed=["orders"])
+    host.share_waits = True
+    held = host.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=one.epoch), 1)
+    assert host.waits(held)
+    for topics in (["clicks", "orders"], ["orders"]):
+        host.pass_ms(1_000)
+        other = host.ask(
+            ShareGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=0, subscribed_topic_names=topics),
+            1,
+        )
+        host.send(HeartbeatSuperseded(other))
+    answer_share_calls(host)
+    assert host.answers[held].error_code == 0
+    assert host.answers[held].member_epoch <= host.group().members["one"].previous_epoch
 
 
 def test_a_new_leader_asks_at_once_for_state_that_the_old_one_was_waiting_for() -> None:

@@ -322,3 +322,19 @@ def test_a_member_that_leaves_gives_back_what_it_has() -> None:
     assert node.leader.ready().next_fetch_offset == 4
     node.leader.release("m")
     assert node.asked == []
+
+
+def test_changed_settings_count_from_the_next_delivery_and_a_closed_share_partition_has_no_timer() -> None:
+    node = _Node(share_record_lock_duration_ms=7000)
+    node.leader.settings_changed()
+    node.open()
+    node.acquire(1)
+    node.settings.share_record_lock_duration_ms = 9000
+    node.leader.settings_changed()
+    node.leader.release("m")
+    node.asked.pop()[-1](None)
+    node.acquire(1)
+    timer = node.timers[-1]
+    assert ([each.seconds for each in node.timers], timer.cancelled) == ([7.0, 9.0], False)
+    node.leader.close()
+    assert timer.cancelled

@@ -231,6 +231,15 @@ def test_no_more_records_are_in_flight_than_may_be() -> None:
     assert take(partition, "b", log(6, 6, 6)) == [(3, 5, 2)]
 
 
+def test_a_full_partition_whose_free_records_are_gone_from_the_log_takes_nothing_behind_its_end() -> None:
+    partition = fresh(Limits(record_locks=6))
+    take(partition, "a", log(6))
+    stored(partition, partition.acknowledge("a", [Acknowledgement(3, 5, [RELEASE])], 0))
+    acquired, write = partition.acquire("b", log(4, first=8), MANY, 0)
+    assert (acquired, partition.window.end_offset) == ([], 6)
+    assert write is not None and write.batches == (StateBatch(3, 5, 4, 1),), "compaction has taken them"
+
+
 def test_a_record_that_is_held_for_long_does_not_let_the_state_grow() -> None:
     partition = fresh(Limits(record_locks=10))
     for offset in range(10):

@@ -104,12 +104,10 @@ def share_deadline(context: CommandContext, group: ShareGroup, key: TimerKey) ->
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
-    problem = ""
+    problem = "" if 0 < len(request.member_id) <= _MEMBER_ID_MAX else "Invalid member id in the request."
     for what, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip() and not problem:
             problem = f"{what} can't be empty."
-    if not problem and len(request.member_id) > _MEMBER_ID_MAX:
-        problem = "Invalid member id in the request."
     if not problem and request.member_epoch == 0 and not request.subscribed_topic_names:
         problem = "SubscribedTopicNames must be set in first request."
     if not problem and request.member_epoch < LEAVE_EPOCH:

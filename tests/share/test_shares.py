@@ -1,0 +1,97 @@
+"""The share partitions and the sessions of a node, and the log of its share coordinator."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.share.partitions import Shares
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import SHARE_TOPIC, TopicPartition, Uuid
+from ottla.share.session import ShareSessions
+from ottla.share.state import SharePartitionKey
+from ottla.sim.machine import Machine
+from ottla.wire.api import initialize_share_group_state as initialize
+from ottla.wire.api import write_share_group_state as write
+
+_ID = Uuid(b"a topic's id....")
+
+
+def test_a_change_of_settings_is_told_to_every_share_partition_and_the_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Leader:
+        def __init__(self, shares: Any, key: SharePartitionKey, partition: Any) -> None:
+            self._index = key.partition
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda: told.append((name, self._index))
+
+    monkeypatch.setattr("ottla.broker.share.partitions.share_leader", SimpleNamespace(ShareLeader=Leader))
+    parts: Any = (None, None, None, None)
+    shares = Shares(*parts)
+    keys = [SharePartitionKey("g", _ID, index) for index in (0, 1)]
+    for key in keys:
+        shares.lead(key, parts[0])
+    assert told == [("open", 0), ("open", 1)]
+    shares.settings_changed()
+    assert told[2:] == [("settings_changed", 0), ("settings_changed", 1)]
+    shares.close()
+    assert told[4:] == [("close", 0), ("close", 1)]
+    assert [shares.find(key) for key in keys] == [None, None]
+
+
+def test_a_session_has_what_its_requests_add_less_what_they_forget() -> None:
+    sessions = ShareSessions()
+    keys = [(_ID, index) for index in range(4)]
+    session = sessions.begin(("g", "m"), keys[:2], "connection", 1)
+    assert sessions.resume(("g", "m"), 1, [keys[2], keys[0]], [keys[1], keys[3]]) is session
+    assert list(session.partitions) == [keys[0], keys[2]]
+    sessions.resume(("g", "m"), 2, [keys[3]], [keys[3]])
+    assert list(session.partitions) == [keys[0], keys[2]], "what is added and forgotten is forgotten"
+    for epoch in (0, 2, 4, -2):
+        with pytest.raises(KafkaError) as raised:
+            sessions.resume(("g", "m"), epoch)
+        assert raised.value.code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    session.epoch = 0x7FFFFFFF
+    sessions.resume(("g", "m"), 0x7FFFFFFF)
+    assert session.epoch == 1
+
+
+def test_the_log_of_share_states_is_cut_behind_what_is_needed() -> None:
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.snapshot.update.records.per.snapshot": "1",
+    }
+    machine = Machine(Random(1), settings)
+    machine.start()
+    machine.create_topic("here")
+    assert machine.node is not None
+    topic_id, states = machine.node.image.topics["here"].topic_id, machine.node.share_states
+    created: list[bool] = []
+    states.ensure_topic(lambda: created.append(True))
+    machine.run(lambda: bool(created) and bool(states.loaded()))
+    (driver,) = states.loaded()
+
+    def asked(request: Any) -> None:
+        answers: list[Any] = []
+        driver.ask(request, 0, answers.append)
+        machine.run(lambda: bool(answers))
+        assert answers[0].results[0].partitions[0].error_code == 0
+
+    state = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
+    data = initialize.InitializeStateData(topic_id=topic_id, partitions=[state])
+    asked(initialize.InitializeShareGroupStateRequest(group_id="g", topics=[data]))
+    for offset in range(4):
+        change = write.PartitionData(partition=0, state_epoch=1, leader_epoch=0, start_offset=offset)
+        told = write.WriteStateData(topic_id=topic_id, partitions=[change])
+        asked(write.WriteShareGroupStateRequest(group_id="g", topics=[told]))
+    partition = machine.node.leader_of(*TopicPartition(SHARE_TOPIC, 0))
+    assert partition.log.start_offset == 0
+    machine.run(lambda: partition.log.start_offset > 0)
+    assert partition.log.start_offset == 4, "every second write is a snapshot, and the last one is needed"
