@@ -10,12 +10,13 @@ import pytest
 
 from ottla.broker.share.partitions import Shares
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import SHARE_TOPIC, TopicPartition, Uuid
+from ottla.kernel.ids import SHARE_TOPIC, Uuid
 from ottla.share.session import ShareSessions
 from ottla.share.state import SharePartitionKey
 from ottla.sim.machine import Machine
 from ottla.wire.api import initialize_share_group_state as initialize
 from ottla.wire.api import write_share_group_state as write
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 _ID = Uuid(b"a topic's id....")
 
@@ -61,37 +62,69 @@ def test_a_session_has_what_its_requests_add_less_what_they_forget() -> None:
     assert session.epoch == 1
 
 
-def test_the_log_of_share_states_is_cut_behind_what_is_needed() -> None:
-    settings = {
-        "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "share.coordinator.snapshot.update.records.per.snapshot": "1",
-    }
-    machine = Machine(Random(1), settings)
-    machine.start()
-    machine.create_topic("here")
-    assert machine.node is not None
-    topic_id, states = machine.node.image.topics["here"].topic_id, machine.node.share_states
-    created: list[bool] = []
-    states.ensure_topic(lambda: created.append(True))
-    machine.run(lambda: bool(created) and bool(states.loaded()))
-    (driver,) = states.loaded()
+class Coordinated:
+    """A simulated node with the topic `here`, whose only share coordinator answers by hand."""
 
-    def asked(request: Any) -> None:
+    def __init__(self, **more: str) -> None:
+        settings = {
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+        self.machine = Machine(Random(1), settings | {name.replace("_", "."): value for name, value in more.items()})
+        self.machine.start()
+        self.machine.create_topic("here")
+        assert self.machine.node is not None
+        self.node = self.machine.node
+        self.topic_id = self.node.image.topics["here"].topic_id
+        self.key = SharePartitionKey("g", self.topic_id, 0)
+        states, created = self.node.share_states, list[bool]()
+        states.ensure_topic(lambda: created.append(True))
+        self.machine.run(lambda: bool(created) and bool(states.loaded()))
+        (self.driver,) = states.loaded()
+
+    def ask(self, request: Any) -> None:
         answers: list[Any] = []
-        driver.ask(request, 0, answers.append)
-        machine.run(lambda: bool(answers))
+        self.driver.ask(request, 0, answers.append)
+        self.machine.run(lambda: bool(answers))
         assert answers[0].results[0].partitions[0].error_code == 0
 
-    state = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
-    data = initialize.InitializeStateData(topic_id=topic_id, partitions=[state])
-    asked(initialize.InitializeShareGroupStateRequest(group_id="g", topics=[data]))
+    def begin(self) -> None:
+        state = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
+        data = initialize.InitializeStateData(topic_id=self.topic_id, partitions=[state])
+        self.ask(initialize.InitializeShareGroupStateRequest(group_id="g", topics=[data]))
+
+    def write(self, start_offset: int) -> None:
+        change = write.PartitionData(partition=0, state_epoch=1, leader_epoch=0, start_offset=start_offset)
+        told = write.WriteStateData(topic_id=self.topic_id, partitions=[change])
+        self.ask(write.WriteShareGroupStateRequest(group_id="g", topics=[told]))
+
+
+def test_the_log_of_share_states_is_cut_behind_what_is_needed() -> None:
+    scene = Coordinated(share_coordinator_snapshot_update_records_per_snapshot="1")
+    scene.begin()
     for offset in range(4):
-        change = write.PartitionData(partition=0, state_epoch=1, leader_epoch=0, start_offset=offset)
-        told = write.WriteStateData(topic_id=topic_id, partitions=[change])
-        asked(write.WriteShareGroupStateRequest(group_id="g", topics=[told]))
-    partition = machine.node.leader_of(*TopicPartition(SHARE_TOPIC, 0))
+        scene.write(offset)
+    partition = scene.node.leader_of(SHARE_TOPIC, 0)
     assert partition.log.start_offset == 0
-    machine.run(lambda: partition.log.start_offset > 0)
+    scene.machine.run(lambda: partition.log.start_offset > 0)
     assert partition.log.start_offset == 4, "every second write is a snapshot, and the last one is needed"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_share_state_of_a_deleted_topic_goes_with_it(restarts: bool) -> None:
+    scene = Coordinated()
+    scene.begin()
+    assert list(scene.driver.machine.states) == [scene.key]
+    deleted = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=scene.topic_id)], timeout_ms=1000)
+    if restarts:
+        # The coordinator is away while the topic goes.
+        scene.node.share_states.resign(0)
+    assert scene.machine.ask(deleted).responses[0].error_code == 0
+    scene.machine.run(lambda: "here" not in scene.node.image.topics)
+    if restarts:
+        scene.node.share_states.lead(scene.driver.partition)
+    scene.machine.run(lambda: bool(scene.node.share_states.loaded()))
+    (driver,) = scene.node.share_states.loaded()
+    scene.machine.run(lambda: not driver.machine.states)
+    assert driver.machine.states == {}
