@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
-from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED
-from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS
+from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Handler
+from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS, Dispatch
 from ottla.broker.handlers import CONTROLLER_MODULES, MODULES
+from ottla.broker.limits.quota import Quotas
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.lazy import load_all
+from ottla.metadata.image import Image
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api.alter_partition import AlterPartitionRequest
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
+from ottla.wire.api.end_quorum_epoch import EndQuorumEpochRequest
+from ottla.wire.api.fetch import FetchRequest, ReplicaState
+from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest
 from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.vote import VoteRequest
+from ottla.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from ottla.wire.compile import decode, encode
-from ottla.wire.header import RequestHeader
+from ottla.wire.header import RequestHeader, request_header_version
 from tests.broker.wire_client import WireClient
 
 
@@ -215,3 +229,41 @@ def test_a_handler_that_cannot_be_imported_costs_the_connection_that_asked(
         client.send(DescribeClusterRequest(), 1)
         assert client.sock.recv(1) == b""
     assert serves(node)
+
+
+UNMEASURED = [
+    (ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest()),
+    (ApiKey.ALTER_PARTITION, 3, AlterPartitionRequest()),
+    (ApiKey.VOTE, 2, VoteRequest()),
+    (ApiKey.BEGIN_QUORUM_EPOCH, 1, BeginQuorumEpochRequest()),
+    (ApiKey.END_QUORUM_EPOCH, 1, EndQuorumEpochRequest()),
+    (ApiKey.FETCH_SNAPSHOT, 1, FetchSnapshotRequest()),
+    (ApiKey.FETCH, 12, FetchRequest(replica_id=0)),
+    (ApiKey.FETCH, 17, FetchRequest(replica_state=ReplicaState(replica_id=2))),
+]
+MEASURED = [
+    (ApiKey.FETCH, 12, FetchRequest()),
+    (ApiKey.FETCH, 17, FetchRequest()),
+    (ApiKey.METADATA, 12, MetadataRequest()),
+    (ApiKey.BROKER_HEARTBEAT, 1, BrokerHeartbeatRequest()),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_", "is_measured"),
+    [(*each, False) for each in UNMEASURED] + [(*each, True) for each in MEASURED],
+)
+def test_no_quota_of_clients_holds_up_replication(key: ApiKey, version: int, request_: Any, is_measured: bool) -> None:
+    quotas = Quotas(11, 1, 11)
+    quotas.follow(replace(Image.empty(), quotas={(("client-id", None),): {"request_percentage": 1e-6}}))
+    seconds = count()
+    node: Any = Mock(quotas=quotas, authorizer=None, clock=Mock(monotonic_ms=lambda: 5), work_seconds=None)
+    handler = Handler(API[key], lambda call, request: API[key].response(), None)
+    handlers: Any = {key: handler}
+    dispatch = Dispatch(node, handlers, lambda: float(next(seconds)))
+    connection, slot = Mock(closed=False, principal="User:ANONYMOUS"), Mock()
+    head = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id="x")
+    body = encode(head, request_header_version(key, version)) + encode(request_, version)
+    dispatch.on_frame(connection, memoryview(body), slot)
+    assert slot.fill.called
+    assert connection.mute.called is is_measured

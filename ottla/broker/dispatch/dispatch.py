@@ -49,6 +49,18 @@ _LONG_FRAME_BYTES = 64 << 10
 _LONG_BYTES_AT_ONCE = 8 << 20
 #: Limit of the total size of long requests that wait for that, unless only one waits. A further request is refused.
 _LONG_BYTES_WAITING = 32 << 20
+#: No quota measures these requests of brokers and controllers, nor fetches of replicas, as in Apache Kafka: a quota for
+#: all clients must not hold up replication.
+_UNMEASURED = frozenset(
+    {
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH_SNAPSHOT,
+    }
+)
 
 
 class Handlers(Mapping[int, Handler]):
@@ -171,7 +183,7 @@ class Dispatch:
         except (Malformed, UnicodeDecodeError) as error:
             raise PeerError(f"an unreadable {route.handler.api.name} v{version} request: {error}") from error
         call = (_LongCall if decoded else Call)(self._node, connection, version, correlation_id, client_id)
-        if self._node.quotas.active:
+        if self._node.quotas.active and not _is_unmeasured(key, request):
             call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
         if self.log.wanted:
             call.times = Times(connection, len(frame) + _SIZE_BYTES)
@@ -338,6 +350,12 @@ class Dispatch:
         response.api_keys = [entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
+
+
+def _is_unmeasured(key: int, request: Any) -> bool:
+    if key == ApiKey.FETCH:
+        return max(request.replica_id, request.replica_state.replica_id) >= 0
+    return key in _UNMEASURED
 
 
 def _long_request(route: _Route, frame: memoryview, position: int) -> Any:
