@@ -32,6 +32,7 @@ from ottla.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.end_quorum_epoch import EndQuorumEpochRequest
+from ottla.wire.api.envelope import EnvelopeRequest
 from ottla.wire.api.fetch import FetchRequest, ReplicaState
 from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest
 from ottla.wire.api.metadata import MetadataRequest
@@ -234,6 +235,7 @@ def test_a_handler_that_cannot_be_imported_costs_the_connection_that_asked(
 UNMEASURED = [
     (ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest()),
     (ApiKey.ALTER_PARTITION, 3, AlterPartitionRequest()),
+    (ApiKey.ENVELOPE, 0, EnvelopeRequest()),
     (ApiKey.VOTE, 2, VoteRequest()),
     (ApiKey.BEGIN_QUORUM_EPOCH, 1, BeginQuorumEpochRequest()),
     (ApiKey.END_QUORUM_EPOCH, 1, EndQuorumEpochRequest()),

@@ -55,6 +55,8 @@ _UNMEASURED = frozenset(
     {
         ApiKey.WRITE_TXN_MARKERS,
         ApiKey.ALTER_PARTITION,
+        # The broker that forwards a request measures it.
+        ApiKey.ENVELOPE,
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
