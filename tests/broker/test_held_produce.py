@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators.held_produce import Verified, hold
+from ottla.broker.handlers.produce import produce
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
+from tests.broker.table_node import called
 
 
 class _Scene:
@@ -83,3 +85,39 @@ def test_a_held_request_that_fails_is_answered_and_its_connection_is_read_again(
         question.done({TopicPartition("t", index): ErrorCode.NONE})
     (answer,) = answers
     assert (answer.code, scene.told) == (code, ["pause", "resume"])
+
+
+_ABORTABLE, _BUSY, _RETRY = (
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [
+        (12, _BUSY, _BUSY),
+        (11, _BUSY, _RETRY),
+        (12, ErrorCode.NOT_COORDINATOR, _RETRY),
+        (11, ErrorCode.NETWORK_EXCEPTION, _RETRY),
+        (11, _ABORTABLE, _ABORTABLE),
+        (10, _ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (11, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
+    version: int, code: ErrorCode, told: ErrorCode
+) -> None:
+    """An older producer aborts its transaction, or ends, for an error that it does not know to be temporary."""
+    request = _Scene().request
+    request.acks = 1
+    call = called(version)
+    call.is_long, call.node.transactions.is_shared = False, False
+    call.node.transactions.guard.side_effect = KafkaError(code)
+    partition = call.node.leader_of.return_value
+    partition.machine = None
+    answer: Any = produce(call, request)
+    (topic,) = answer.responses
+    assert [each.error_code for each in topic.partition_responses] == [told, told]
+    assert not partition.append.called

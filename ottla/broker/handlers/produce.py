@@ -357,7 +357,7 @@ def _check_attributes(
             if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
                 why = "Partition was not added to the transaction"
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
-            if error.code in _RETRIABLE:
+            if error.code in _RETRIABLE or (error.code is ErrorCode.CONCURRENT_TRANSACTIONS and not implicit):
                 # Producers know this error to be retriable.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
             raise
