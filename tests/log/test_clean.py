@@ -1,5 +1,7 @@
 """What the cleaner keeps, and what goes: batch by batch, rule by rule."""
 
+import dataclasses
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -443,6 +445,22 @@ def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
     log.roll(NOW_MS)
     assert not swap(log, job, [0, 1, 2], NOW_MS)
     assert pairs(log) == [(0, "a", "0")]
+
+
+def test_a_topic_that_is_no_longer_compacted_keeps_what_it_has() -> None:
+    log = open_log()
+    for number in range(3):
+        put(log, ("a", f"{number}"))
+        log.roll(NOW_MS)
+    job = plan(log, 0, 3, NOW_MS, keys_max=10, buffer_bytes=400)
+    cleaning = Cleaning(log.disk, job, lambda _: None).run()
+    assert next(cleaning) == [0, 1, 2]
+    log.settings = dataclasses.replace(SETTINGS, cleanup_policy=frozenset({"delete"}))
+    assert not swap(log, job, [0, 1, 2], NOW_MS)
+    assert pairs(log) == [(0, "a", "0"), (1, "a", "1"), (2, "a", "2")]
+    log.settings = SETTINGS
+    assert swap(log, job, [0, 1, 2], NOW_MS)
+    assert pairs(log) == [(2, "a", "2")]
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])

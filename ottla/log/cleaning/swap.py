@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 
 def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
-    """Replace the segments at `bases` by their cleaned segment; False if the log is closed or was truncated since."""
-    if log.closed or log.generation != job.generation:
+    """Replace the segments at `bases` by their cleaned segment.
+
+    False if since the plan the log was closed or truncated, or its topic is no longer compacted.
+    """
+    if log.closed or log.generation != job.generation or "compact" not in log.settings.cleanup_policy:
         return False
     slot = log.bases.index(bases[0])
     old = log.segments[slot : slot + len(bases)]
