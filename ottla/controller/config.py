@@ -68,6 +68,14 @@ _THREADS = (
     "num.replica.fetchers",
 )
 
+#: (setting for the part of a tiered partition that is on the disk, setting for the whole partition)
+_LOCAL_RETENTION = (
+    ("log.local.retention.ms", "log.retention.ms"),
+    ("log.local.retention.bytes", "log.retention.bytes"),
+)
+#: The local setting follows the other one.
+_AS_WHOLE = -2
+
 Resource = tuple[int, str]
 #: Setting -> (operation, value).
 Changes = dict[str, tuple[int, str | None]]
@@ -318,6 +326,8 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    _check_protocols(now, then)
+    _check_local_retention(now, then)
     for listener, limits in then.connection_limits.items():
         for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
             if value <= 0 and limits != now.connection_limits.get(listener):
@@ -327,6 +337,26 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         before, after_change = getattr(now, attribute), getattr(then, attribute)
         if not max(1, before // 2) <= after_change <= before * 2:
             why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_protocols(now: ServerSettings, then: ServerSettings) -> None:
+    open_ones = {listener.name for listener in now.listeners}
+    for listener in then.listeners:
+        name = listener.name
+        if name in open_ones and then.protocols[name] != now.protocols[name]:
+            why = f"Security protocol cannot be updated for existing listener {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_local_retention(now: ServerSettings, then: ServerSettings) -> None:
+    """Refuse to keep more on the disk than at all; what the file says is not checked, as in Apache Kafka."""
+    for local, whole in _LOCAL_RETENTION:
+        names = [ServerSettings.declared()[name].attribute for name in (local, whole)]
+        local_max, whole_max = (getattr(then, name) for name in names)
+        is_changed = [getattr(now, name) for name in names] != [local_max, whole_max]
+        if is_changed and whole_max > -1 and local_max != _AS_WHOLE and (local_max < 0 or local_max > whole_max):
+            why = f"{local}={local_max} is more than {whole}={whole_max}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 

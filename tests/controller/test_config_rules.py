@@ -160,3 +160,29 @@ def test_only_a_change_that_counts_for_this_node_is_checked_against_its_other_se
     assert change(cluster, BROKER, "1", (lag, SET, "100")) == OK
     assert change(cluster, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "99"))[0] == "INVALID_REQUEST"
     assert change(cluster, BROKER, "", (lag, SET, "101")) == OK, "this node has a value of its own"
+
+
+def test_an_open_listener_keeps_its_protocol(cluster: Cluster) -> None:
+    """It would go on as it is: whoever thinks that it asks for a password now must be told."""
+    key = "listener.security.protocol.map"
+    now, locked = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert change(cluster, BROKER, "1", (key, SET, locked)) == (
+        "INVALID_REQUEST",
+        "Security protocol cannot be updated for existing listener PLAINTEXT",
+    )
+    assert change(cluster, BROKER, "1", (key, SET, f"{now},SASL:SASL_PLAINTEXT")) == OK, "of a listener to come"
+    assert change(cluster, BROKER, "1", (key, SET, f"{now},SASL:SASL_SSL")) == OK
+
+
+@pytest.mark.parametrize("unit", ["ms", "bytes"])
+def test_no_more_is_kept_on_the_disk_than_at_all(cluster: Cluster, unit: str) -> None:
+    local, whole = f"log.local.retention.{unit}", f"log.retention.{unit}"
+    assert change(cluster, BROKER, "", (whole, SET, "1000")) == OK
+    for value, words in (("1001", "is more than"), ("-1", "is more than")):
+        code, message = change(cluster, BROKER, "", (local, SET, value))
+        assert code == "INVALID_REQUEST"
+        assert f"{local}={value} {words} {whole}=1000" in (message or "")
+    for value in ("1000", "0", "-2"):
+        assert change(cluster, BROKER, "", (local, SET, value)) == OK
+    assert change(cluster, BROKER, "", (whole, SET, "-1"), (local, SET, "-1")) == OK, "both without a limit"
+    assert change(cluster, BROKER, "", (whole, SET, "1000"))[0] == "INVALID_REQUEST"
