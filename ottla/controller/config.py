@@ -326,7 +326,6 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-    _check_protocols(now, then)
     _check_local_retention(now, then)
     for listener, limits in then.connection_limits.items():
         for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
@@ -337,15 +336,6 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         before, after_change = getattr(now, attribute), getattr(then, attribute)
         if not max(1, before // 2) <= after_change <= before * 2:
             why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-
-
-def _check_protocols(now: ServerSettings, then: ServerSettings) -> None:
-    open_ones = {listener.name for listener in now.listeners}
-    for listener in then.listeners:
-        name = listener.name
-        if name in open_ones and then.protocols[name] != now.protocols[name]:
-            why = f"Security protocol cannot be updated for existing listener {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 

@@ -162,18 +162,6 @@ def test_only_a_change_that_counts_for_this_node_is_checked_against_its_other_se
     assert change(cluster, BROKER, "", (lag, SET, "101")) == OK, "this node has a value of its own"
 
 
-def test_an_open_listener_keeps_its_protocol(cluster: Cluster) -> None:
-    """It would go on as it is: whoever thinks that it asks for a password now must be told."""
-    key = "listener.security.protocol.map"
-    now, locked = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-    assert change(cluster, BROKER, "1", (key, SET, locked)) == (
-        "INVALID_REQUEST",
-        "Security protocol cannot be updated for existing listener PLAINTEXT",
-    )
-    assert change(cluster, BROKER, "1", (key, SET, f"{now},SASL:SASL_PLAINTEXT")) == OK, "of a listener to come"
-    assert change(cluster, BROKER, "1", (key, SET, f"{now},SASL:SASL_SSL")) == OK
-
-
 @pytest.mark.parametrize("unit", ["ms", "bytes"])
 def test_no_more_is_kept_on_the_disk_than_at_all(cluster: Cluster, unit: str) -> None:
     local, whole = f"log.local.retention.{unit}", f"log.retention.{unit}"

@@ -222,7 +222,7 @@ def test_a_listeners_own_limit_goes_before_that_of_all_wherever_each_was_given()
     ("name", "value", "per_broker", "code"),
     [
         ("node.id", "2", True, ErrorCode.INVALID_REQUEST),
-        ("listeners", "PLAINTEXT://:1", False, ErrorCode.INVALID_REQUEST),
+        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST),
         ("log.retention.ms", "soon", True, ErrorCode.INVALID_CONFIG),
         ("principal.builder.class", "acme", True, ErrorCode.INVALID_REQUEST),
         ("listener.name.sasl_ssl.principal.builder.class", "acme", True, ErrorCode.INVALID_REQUEST),
@@ -238,13 +238,12 @@ def test_what_may_not_change_while_nodes_run_is_refused_with_kafkas_code(
 
 def test_what_may_change_while_nodes_run_is_taken() -> None:
     ServerSettings.check("log.retention.ms", "1", per_broker=False)
-    ServerSettings.check("listeners", "PLAINTEXT://:1", per_broker=True)
     ServerSettings.check("leader.replication.throttled.rate", "1000", per_broker=False)
 
 
 def test_dynamic_settings_that_only_the_file_decides_are_known() -> None:
     own = "listener.name.sasl_ssl.principal.builder.class"
-    assert ServerSettings.only_in_file(["log.retention.ms", own, "acme.prefix"]) == [own]
+    assert ServerSettings.only_in_file(["log.retention.ms", own, "acme.prefix", "listeners"]) == [own, "listeners"]
 
 
 def test_dynamic_settings_that_do_not_fit_are_left_out_one_by_one() -> None:

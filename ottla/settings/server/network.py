@@ -34,7 +34,8 @@ class NetworkDeclaration:
         listing(
             "listeners",
             ("PLAINTEXT://:9092",),
-            "The listeners of this node, as comma-separated NAME://host:port. Without a host: all addresses.",
+            "The listeners of this node, as comma-separated NAME://host:port. Without a host: all addresses. Only in "
+            "the file: a dynamic value is refused.",
             FULL_LIST,
             HIGH,
             PER_BROKER,
@@ -52,7 +53,8 @@ class NetworkDeclaration:
     listener_security_protocol_map = string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "The security protocol of each listener name, as comma-separated NAME:PROTOCOL.",
+        "The security protocol of each listener name, as comma-separated NAME:PROTOCOL. Only in the file: a dynamic "
+        "value is refused.",
         importance=LOW,
         mode=PER_BROKER,
     )

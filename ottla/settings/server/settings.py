@@ -79,8 +79,8 @@ _TLS_STORES = frozenset(
         "ssl.truststore.type",
     }
 )
-#: Settings that Kafka lets change dynamically, though they count for no open listener: here only the file has them.
-_FILE_ONLY = frozenset({"principal.builder.class"})
+#: Settings that Kafka lets change dynamically, and that count for no open listener: here only the file has them.
+_FILE_ONLY = frozenset({"principal.builder.class", "listeners", "listener.security.protocol.map"})
 #: Listener settings that may be set for all nodes at once.
 _CLUSTER_WIDE_LISTENER_SETTINGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
