@@ -56,6 +56,18 @@ class ServerFault(KafkaError):
         return True
 
 
+class StaleEpoch(KafkaError):
+    """The coordinator has a newer epoch of this member than its last heartbeat's answer brought: the next one does."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.STALE_MEMBER_EPOCH, message)
+
+    @property
+    def retriable(self) -> bool:
+        """True, unlike the code: the next try has the new epoch."""
+        return True
+
+
 class AuthenticationFailed(KafkaError):
     """The broker rejected this client's credentials. A retry does not help."""
 

@@ -11,10 +11,11 @@ from ottla.client import AsyncConsumer, AsyncProducer, Consumer, OttlaError, Top
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.classic import ClassicGroupMember
-from ottla.client.membership.group import Owner
+from ottla.client.membership.consumer import ConsumerGroupMember
+from ottla.client.membership.group import Group, Owner
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import NotReachable
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -25,12 +26,14 @@ from ottla.wire.api.offset_commit import (
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Coordinator(ClassicGroupMember):
+class _Played(Group):
     """A member, and the coordinator that it commits at: requests come out of `asked`, and are answered by hand."""
 
     def __init__(self) -> None:
         settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "retry_backoff_ms": 0})
         super().__init__(Cluster(settings), settings, cast(Owner, None))
+        #: The generation, or member epoch, of each request.
+        self.generations: list[int] = []
         self.asked: asyncio.Queue[tuple[int, Callable[[ErrorCode | None], None]]] = asyncio.Queue()
         #: What each way to the coordinator waits for, the next one first.
         self.ways: list[Awaitable[None]] = []
@@ -46,6 +49,7 @@ class Coordinator(ClassicGroupMember):
     def send(self, request: OffsetCommitRequest, **_: object) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
         part = request.topics[0].partitions[0]
+        self.generations.append(request.generation_id_or_member_epoch)
 
         def answer(code: ErrorCode | None) -> None:
             said = OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=int(code or 0))
@@ -61,6 +65,19 @@ class Coordinator(ClassicGroupMember):
     async def next(self) -> tuple[int, Callable[[ErrorCode | None], None]]:
         async with asyncio.timeout(3):
             return await self.asked.get()
+
+
+class Coordinator(_Played, ClassicGroupMember):
+    """Of the classic protocol."""
+
+
+class _Broker(_Played, ConsumerGroupMember):
+    """Of the protocol in which the broker assigns."""
+
+    def at_epoch(self, epoch: int) -> None:
+        """A heartbeat's answer brings this epoch."""
+        self.membership.epoch = epoch
+        self._set_identity(self.membership.member_id, epoch)
 
 
 def played(play: Callable[[Coordinator], Awaitable[None]]) -> None:
@@ -227,6 +244,45 @@ def test_an_automatic_commit_that_is_sent_after_a_later_one_leaves_its_partition
         await asyncio.gather(later, automatic)
         await coordinator.commit({ONE: (3, -1, "")}, 10_000, automatic=True, number=number)
         assert coordinator.asked.empty()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_commit_with_an_epoch_that_is_over_waits_for_the_next_one_if_it_is_automatic(automatic: bool) -> None:
+    """The coordinator has the next epoch before the heartbeat's answer brings it. Java: before a revocation only."""
+
+    async def run() -> None:
+        member = _Broker()
+        member.at_epoch(3)
+        commit = asyncio.ensure_future(member.commit({ONE: (5, -1, "")}, 10_000, automatic=automatic))
+        _, answer = await member.next()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        if not automatic:
+            with pytest.raises(KafkaError, match="STALE_MEMBER_EPOCH"):
+                await commit
+            return
+        _, answer = await member.next()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        member.at_epoch(4)
+        offset, answer = await member.next()
+        assert (offset, member.generations) == (5, [3, 3, 4])
+        answer(ErrorCode.NONE)
+        await commit
+
+    asyncio.run(run())
+
+
+def test_an_automatic_commit_of_a_member_that_is_out_of_its_group_is_not_repeated() -> None:
+    async def run() -> None:
+        member = _Broker()
+        member.at_epoch(3)
+        commit = asyncio.ensure_future(member.commit({ONE: (5, -1, "")}, 10_000, automatic=True))
+        _, answer = await member.next()
+        member.membership.lost()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        with pytest.raises(KafkaError, match="STALE_MEMBER_EPOCH"):
+            await commit
 
     asyncio.run(run())
 

@@ -37,6 +37,10 @@ class ClassicGroupMember(Group):
         self._partitions: dict[str, int] = {}
 
     @property
+    def joined(self) -> bool:
+        return self.membership.joined
+
+    @property
     def busy(self) -> bool:
         due = self.membership.join_reason is not None or self._joining is not None
         return self._lost or due or self.error is not None

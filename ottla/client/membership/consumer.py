@@ -44,6 +44,10 @@ class ConsumerGroupMember(Group):
         self._resolve_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     @property
+    def joined(self) -> bool:
+        return self.membership.joined
+
+    @property
     def busy(self) -> bool:
         return self._lost or self.error is not None or not self._is_beating() or self._differs()
 

@@ -23,7 +23,7 @@ from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import Fenced, NotReachable, check, only
+from ottla.kernel.client_error import Fenced, NotReachable, StaleEpoch, check, only
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -93,6 +93,11 @@ class Group(ABC):
         self._sending = asyncio.Lock()
 
     # ---- for each protocol to implement
+
+    @property
+    @abstractmethod
+    def joined(self) -> bool:
+        """True while the coordinator knows this member, as far as it has told."""
 
     @property
     @abstractmethod
@@ -197,7 +202,8 @@ class Group(ABC):
 
         A commit is not retried once a later one has begun: it would move the group back to the older offset. An
         automatic one leaves out the partitions of later ones, also at its first attempt, and topics that the
-        coordinator does not know: they were deleted. `number`: of `begin_commit`, if that was called before.
+        coordinator does not know: they were deleted. It waits for a newer epoch of the member if its own is over.
+        `number`: of `begin_commit`, if that was called before.
         """
         if not offsets:
             return
@@ -226,16 +232,20 @@ class Group(ABC):
                     if result.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
                         # A heartbeat has brought a newer epoch since; the outer retry's timeout limits this.
                         return await attempt()
-                    if result.error_code and self._commit_failed(result.error_code, member_id, generation) in (
-                        Outcome.REJOIN,
-                        Outcome.LOST,
-                    ):
-                        why = f"{action}: the group has rebalanced; another member may own the partition now"
-                        check(result.error_code, why)
-                    check(result.error_code, action)
+                    if result.error_code:
+                        self._raise_refused(result.error_code, member_id, generation, action, automatic=automatic)
             self._check_complete(left)
 
         await self._cluster.retry(attempt, timeout_ms, self._moved)
+
+    def _raise_refused(self, code: int, member_id: str, generation: int, action: str, *, automatic: bool) -> None:
+        """Raise the error of a commit that was sent with this identity."""
+        if self._commit_failed(code, member_id, generation) in (Outcome.REJOIN, Outcome.LOST):
+            action = f"{action}: the group has rebalanced; another member may own the partition now"
+        elif automatic and code == ErrorCode.STALE_MEMBER_EPOCH and self.joined:
+            # Otherwise the next owner of a partition would read again what this member has processed.
+            raise StaleEpoch(action)
+        check(code, action)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
