@@ -214,8 +214,13 @@ def test_a_half_that_is_sent_again_stays_before_the_other() -> None:
 def test_a_batch_expires_after_delivery_timeout_ms() -> None:
     accumulator, _ = made(delivery_timeout_ms=100)
     put(accumulator)
-    assert accumulator.expired(99) == []
+    assert accumulator.expired(99) == [] and accumulator.next_deadline_ms() == 100
     assert len(accumulator.expired(100)) == 1
+    batch = accumulator.take(queue(accumulator))
+    assert accumulator.expired(100) == [], "a transaction waits for the answer"
+    assert accumulator.expired(100, in_flight=True) == [(queue(accumulator), batch)]
+    accumulator.complete(queue(accumulator), batch)
+    assert accumulator.next_deadline_ms() is None
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])

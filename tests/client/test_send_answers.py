@@ -20,7 +20,7 @@ from ottla.wire.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.client.test_sequence import Scene, played
+from tests.client.test_sequence import LOST, Scene, played
 
 _PLAIN: dict[str, Any] = {"enable_idempotence": False}
 
@@ -120,6 +120,51 @@ def test_what_an_answer_leaves_out_until_the_end_is_told_with_its_reason() -> No
         assert "the broker's answer lacks this partition" in str(failure)
 
     played(play, delivery_timeout_ms=90_000, **_PLAIN)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_broker_that_does_not_answer_holds_up_no_record_longer_than_its_delivery_timeout(idempotent: bool) -> None:
+    """A request may wait for request.timeout.ms, which is longer."""
+
+    async def play(scene: Scene) -> None:
+        first = scene.send(0)
+        sent, answer_first = await scene.request()
+        failure = await outcome(first)
+        assert isinstance(failure, RequestTimedOut)
+        assert "not delivered within delivery.timeout.ms=40" in str(failure)
+        assert scene.accumulator.memory_used == 0 and scene.sender._in_flight == {1: 1}
+        # The answer changes nothing. With idempotence the next record waits for it: the first may have its number.
+        second = scene.send(0)
+        second.batch.deadline_ms += 60_000
+        await scene.settled()
+        assert scene.broker.asked.empty() is idempotent
+        answer_first()
+        sent, answer = await scene.request()
+        assert sent == {0: (2, 0) if idempotent else (-1, -1)}
+        answer()
+        assert await outcome(second) is None
+        assert await outcome(first) is failure
+        assert scene.accumulator.memory_used == 0 and scene.sender._in_flight == {1: 0}
+
+    played(play, delivery_timeout_ms=40, enable_idempotence=idempotent)
+
+
+@pytest.mark.parametrize("error", [LOST, KafkaError(ErrorCode.UNSUPPORTED_VERSION)])
+def test_a_request_that_fails_after_its_records_have_is_not_sent_again(error: KafkaError) -> None:
+    async def play(scene: Scene) -> None:
+        first, second = scene.send(0), scene.send(1)
+        _, answer = await scene.request()
+        second.batch.deadline_ms += 60_000
+        assert isinstance(await outcome(first), RequestTimedOut)
+        answer(error)
+        if error is LOST:
+            sent, answer = await scene.request()
+            assert sorted(sent) == [1]
+            answer()
+        assert (await outcome(second) is None) is (error is LOST)
+        assert isinstance(await outcome(first), RequestTimedOut)
+
+    played(play, delivery_timeout_ms=40, **_PLAIN)
 
 
 @pytest.mark.parametrize("hinted", [True, False])

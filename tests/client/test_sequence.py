@@ -187,10 +187,10 @@ def test_batches_behind_one_that_was_given_up_keep_their_numbers_until_the_broke
     async def play(scene: Scene) -> None:
         given_up = scene.send(0)
         _, answer_first = await scene.request()
-        given_up.batch.deadline_ms = 0
         second = scene.send(0)
         sent, answer = await scene.request()
         assert sent == {0: (1, 1)}
+        given_up.batch.deadline_ms = 0
         answer_first(LOST)
         answer(LOST)
         sent, answer = await scene.request()

@@ -369,12 +369,19 @@ class Accumulator:
         self.memory_used -= batch.reserved - 2 * (batch.reserved // 2)
         batch.reserved = 0
 
-    def expired(self, now_ms: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """The waiting batches whose delivery.timeout.ms has passed."""
+    def expired(self, now_ms: int, *, in_flight: bool = False) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """The batches whose delivery.timeout.ms has passed: those that wait, and with `in_flight` all others, too."""
         expired = []
-        for partition in self.active:
-            expired += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]
+        for batch in self.incomplete:
+            if now_ms >= batch.deadline_ms:
+                partition = self.topics[batch.topic].partitions[batch.partition]
+                if in_flight or batch not in partition.in_flight:
+                    expired.append((partition, batch))
         return expired
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next batch expires; None without batches."""
+        return min((batch.deadline_ms for batch in self.incomplete), default=None)
 
 
 def _no_partition(queue: TopicQueue, partition: int) -> KafkaError:

@@ -6,6 +6,8 @@ own.
 Rules:
 - A request to a broker holds at most one batch per partition, and at most `max.request.size` bytes.
 - `classify_error` decides what becomes of a refused batch; the sender carries it out.
+- A batch in flight fails after delivery.timeout.ms, too, and its answer then changes nothing. One of a transaction
+  waits for its answer, because the end of the transaction must not overtake it.
 - With idempotence a batch keeps its producer id and sequence through all retries: the broker may have it already, and
   recognises it by them. When a batch with a sequence is given up, or a broker has lost the producer's state, nothing
   more is sent until all answers are in; then a new producer id starts at sequence 0. Only batches of a partition whose
@@ -79,6 +81,8 @@ class Sender(WakeLoop):
         self._settings = settings
         self._transactions = transactions
         self._timer: asyncio.TimerHandle | None = None
+        #: Wakes the sender when the next batch expires.
+        self._expiry: asyncio.TimerHandle | None = None
         self._in_flight: dict[int, int] = {}
         self._renewing = False
         self._initialising = False
@@ -94,8 +98,9 @@ class Sender(WakeLoop):
     def close(self) -> None:
         """Send nothing more; all remaining batches fail."""
         super().close()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
         with self._lock:
             left = self._accumulator.close()
         if records := sum(batch.records for batch in left if not batch.waiters):
@@ -115,9 +120,11 @@ class Sender(WakeLoop):
         ended: list[ProducerBatch] = []
         loads: dict[int, list[Item]] = {}
         with self._lock:
-            for partition, batch in self._accumulator.expired(now):
+            for partition, batch in self._accumulator.expired(now, in_flight=self._transactions is None):
                 self._end(partition, batch, self._timed_out(batch), ended)
             next_ms = self._collect(now, loads) if self._may_send() else None
+            if self._expiry is None and self._transactions is None:
+                self._await_expiry(now)
         for node_id, items in loads.items():
             self._transmit(node_id, items)
         self._finish(ended)
@@ -131,6 +138,15 @@ class Sender(WakeLoop):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_later(max(0, next_ms - now) / 1000, self.wake)
+
+    def _await_expiry(self, now: int) -> None:
+        deadline_ms = self._accumulator.next_deadline_ms()
+        if deadline_ms is not None:
+            self._expiry = self._loop.call_later(max(0, deadline_ms - now) / 1000, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self._expiry = None
+        self.wake()
 
     def _may_send(self) -> bool:
         if self._transactions is not None:
@@ -274,6 +290,7 @@ class Sender(WakeLoop):
         self._sent_unanswered(items)
 
     def _sent_unanswered(self, items: list[Item]) -> None:
+        items = _unended(items)
         with self._lock:
             for partition, batch in items:
                 self._accumulator.complete(partition, batch)
@@ -284,6 +301,7 @@ class Sender(WakeLoop):
 
     def _answered(self, node_id: int, items: list[Item], sent_ms: int, answer: asyncio.Future[ProduceResponse]) -> None:
         self._in_flight[node_id] -= 1
+        items = _unended(items)
         if answer.cancelled():
             return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was cancelled"))
         error = answer.exception()
@@ -441,3 +459,8 @@ class Sender(WakeLoop):
         finally:
             self._initialising = False
             self.wake()
+
+
+def _unended(items: list[Item]) -> list[Item]:
+    """The batches that have not expired while they were in flight."""
+    return [item for item in items if not item[1].done]
