@@ -27,13 +27,21 @@ def _leaders(refusal: KafkaError | None, wanted: list[TopicPartition]) -> tuple[
 
     metadata = SimpleNamespace(
         topics={"t": SimpleNamespace(partitions=[0, 1, 2])},
+        has=lambda partition: partition.topic == "t" and partition.partition < 3,
         leader=lambda topic, index: SimpleNamespace(leader=7) if topic == "t" and index < 2 else None,
     )
+    updates: list[None] = []
+
+    async def update() -> None:
+        updates.append(None)
+
     calls: Any = SimpleNamespace(
         _settings=SimpleNamespace(default_api_timeout_ms=500),
-        _cluster=SimpleNamespace(known=known, metadata=metadata),
+        _cluster=SimpleNamespace(known=known, metadata=metadata, update=update),
     )
-    return asyncio.run(Calls._leaders(calls, wanted))
+    leaders = asyncio.run(Calls._leaders(calls, wanted))
+    assert len(updates) == (_BEHIND in wanted), "a partition that is not there may be new"
+    return leaders
 
 
 def test_each_partition_has_its_leader_or_why_it_has_none() -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from ottla.client.admin.result import Results
 from ottla.client.checked import check_calls
 from ottla.client.connection.clock import now_ms
-from ottla.client.connection.cluster import GROUP, Cluster
+from ottla.client.connection.cluster import GROUP, PROPAGATION_MS, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.client_error import NotReachable, left_out
@@ -32,8 +32,6 @@ _COORDINATOR_MOVED = (
     ErrorCode.REQUEST_TIMED_OUT,
 )
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-#: Within this time every live broker knows a topic that was just created.
-_PROPAGATION_MS = 2_000
 
 
 class Calls:
@@ -120,12 +118,16 @@ class Calls:
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
         """The partitions by their leader's node id, and an error for each without a leader or that does not exist."""
         wanted = list(partitions)
-        timeout_ms = min(_PROPAGATION_MS, self._settings.default_api_timeout_ms)
+        timeout_ms = min(PROPAGATION_MS, self._settings.default_api_timeout_ms)
         try:
             await self._cluster.known({partition.topic for partition in wanted}, timeout_ms)
         except KafkaError as error:
             if error.code not in _MISSING:
                 raise
+        metadata = self._cluster.metadata
+        if any(partition.topic in metadata.topics and not metadata.has(partition) for partition in wanted):
+            # The topic may have grown.
+            await self._cluster.update()
         led: dict[int, list[TopicPartition]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for partition in wanted:

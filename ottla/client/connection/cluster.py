@@ -51,6 +51,9 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 #: Leader epochs in Metadata are reliable from this version on: older brokers may return stale ones (KAFKA-9261).
 _EPOCHS_FROM = 9
 
+#: Within this time every live broker knows a topic, or a partition, that was just created.
+PROPAGATION_MS = 2_000
+
 Address = tuple[str, int]
 
 
@@ -262,6 +265,21 @@ class Cluster:
                     raise KafkaError(code, _topic_error_text(name, code))
 
         await self.retry(attempt, timeout_ms)
+
+    async def known_partition(self, partition: TopicPartition, timeout_ms: int) -> None:
+        """Wait until this partition is known; KafkaError if the topic does not have it, even after a short time."""
+        await self.known([partition.topic], timeout_ms)
+
+        async def attempt() -> None:
+            if not self.metadata.has(partition):
+                await self.update([partition.topic])
+            if not self.metadata.has(partition):
+                topic = self.metadata.topics.get(partition.topic)
+                why = f"topic {partition.topic} has no partition {partition.partition}"
+                why += f" (expected 0 to {0 if topic is None else len(topic.partitions) - 1})"
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+
+        await self.retry(attempt, min(timeout_ms, PROPAGATION_MS))
 
     async def missing(self, topics: Iterable[str]) -> list[str]:
         """The names in `topics` that do not exist now. Never creates a topic."""

@@ -151,6 +151,11 @@ class Metadata:
         self.moves += bool(moved)
         return moved
 
+    def has(self, partition: TopicPartition) -> bool:
+        """True if the topic is known with this partition."""
+        state = self.topics.get(partition.topic)
+        return state is not None and partition.partition < len(state.partitions)
+
     def leader(self, topic: str, partition: int) -> PartitionState | None:
         """The partition's state if its leader is known; None means that the caller should request an update."""
         state_of_topic = self.topics.get(topic)

@@ -125,6 +125,11 @@ class Accumulator:
         if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
             self.choose_sticky(queue)
 
+    def lacks(self, topic: str, partition: int) -> bool:
+        """True if no metadata of this topic with this partition were set yet."""
+        queue = self.topics.get(topic)
+        return queue is None or partition >= queue.count
+
     def chosen(self, topic: str, key: bytes | None) -> int | None:
         """The partition that the program's partitioner chooses, for `append`; None without a partitioner.
 

@@ -34,6 +34,7 @@ from ottla.client.transaction.state import Transactions
 from ottla.kernel.argument import needs_arrow, serde_of, topic_name, whole
 from ottla.kernel.client_error import BufferFull, ClientClosed
 from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import TopicPartition
 from ottla.kernel.memory import Frames
 from ottla.kernel.typevar import K, V
 from ottla.serde.serializer import headers_of, plain_bytes, serialized
@@ -134,6 +135,8 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             if topic not in self._accumulator.topics:
                 await self.admit(topic)
             partition = self._accumulator.chosen(topic, raw_key)
+        if partition is not None and self._accumulator.lacks(topic, partition):
+            await self.admit(topic, partition)
         deadline_ms: int | None = None
         while True:
             try:
@@ -229,10 +232,9 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             self._transactions.check_open()
         return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch)
 
-    async def admit(self, topic: str) -> None:
-        """Fetch a topic's metadata before its first record."""
-        topic_name(topic)
-        await self._cluster.known([topic], self.settings.max_block_ms)
+    async def admit(self, topic: str, partition: int = 0) -> None:
+        """Fetch a topic's metadata before its first record, or its first one for a new partition."""
+        await self._cluster.known_partition(TopicPartition(topic_name(topic), partition), self.settings.max_block_ms)
         with self._lock:
             self._sender.set_partitions(topic)
 

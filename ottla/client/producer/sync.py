@@ -173,6 +173,8 @@ class Producer(Generic[K, V]):
         if partition is None and self._accumulator.partitioner is not None:
             self._check_usable(topic)
             partition = self._accumulator.chosen(topic, raw_key)
+        if partition is not None and self._accumulator.lacks(topic, partition):
+            self._check_usable(topic, partition)
         record = raw_value, raw_key, partition, pairs, timestamp
         try:
             with self._lock:
@@ -235,14 +237,14 @@ class Producer(Generic[K, V]):
         with self._lock:
             return self._with_room(functools.partial(self._append, topic, value, key, partition, pairs, timestamp))
 
-    def _check_usable(self, topic: str) -> None:
+    def _check_usable(self, topic: str, partition: int = 0) -> None:
         """Raise if this producer is closed or belongs to the parent process; get the topic's metadata if needed."""
         if self._is_child:
             raise forked()
         if self._async._closed:
             raise ClientClosed("this producer is closed")
-        if topic_name(topic) not in self._accumulator.topics:
-            self._thread.run(self._async.admit(topic))
+        if self._accumulator.lacks(topic_name(topic), partition):
+            self._thread.run(self._async.admit(topic, partition))
 
     def _with_room(self, put: Callable[[], T | None]) -> T:
         """Call `put` until there is room, and return its result. Under the lock; BufferFull after max.block.ms."""
