@@ -96,6 +96,39 @@ def test_a_coordinator_that_has_moved_is_looked_up_again(code: ErrorCode | None)
     played(play)
 
 
+@pytest.mark.parametrize("phase", [Phase.FATAL, Phase.FAILED])
+def test_init_tells_a_producer_that_cannot_go_on_why(phase: Phase) -> None:
+    async def play(scene: Scene) -> None:
+        code = ErrorCode.PRODUCER_FENCED if phase is Phase.FATAL else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        scene.machine.failed(KafkaError(code, "why"))
+        assert scene.machine.phase is phase
+        with pytest.raises(KafkaError, match="why"):
+            await scene.transactor.init()
+        assert scene.asked == []
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("code", "phase"),
+    [
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Phase.NEW),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, Phase.NEW),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Phase.NEW),
+        (ErrorCode.PRODUCER_FENCED, Phase.FATAL),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Phase.FATAL),
+    ],
+)
+def test_a_producer_that_may_not_have_its_id_yet_can_ask_again(code: ErrorCode, phase: Phase) -> None:
+    machine = Transactions("x", 60_000)
+    with pytest.raises(KafkaError, match=code.name):
+        machine.init_answered(InitProducerIdResponse(error_code=int(code)))
+    assert machine.phase is phase
+    if phase is Phase.NEW:
+        machine.init_answered(InitProducerIdResponse(producer_id=7, producer_epoch=0))
+        assert (machine.phase, machine.producer) == (Phase.READY, (7, 0))
+
+
 @pytest.mark.parametrize("call", ["commit", "abort", "prepare"])
 def test_what_takes_longer_than_max_block_ms_says_what_to_do(call: str) -> None:
     async def play(scene: Scene) -> None:

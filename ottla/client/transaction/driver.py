@@ -93,6 +93,8 @@ class Transactor:
             with self._lock:
                 self.transactions.keeps = keep_prepared
             await self._init()
+        else:
+            self.transactions.check_unfailed()
         return self.transactions.prepared
 
     async def prepare(self, flush: Callable[[], Awaitable[None]]) -> PreparedTransaction:

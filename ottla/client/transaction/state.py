@@ -118,6 +118,11 @@ _FATAL = frozenset(
 )
 #: Fatal errors of a coordinator. A partition's leader with these errors may only be behind: the coordinator decides.
 _FATAL_OF_COORDINATOR = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+#: A producer that has no rights yet can ask for its id again, as in Java's client.
+_FATAL_OF_INIT = _FATAL_OF_COORDINATOR - {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
 
 
 class Transactions:
@@ -206,11 +211,15 @@ class Transactions:
         if self.phase is Phase.PREPARING:
             self.phase = Phase.OPEN
 
+    def check_unfailed(self) -> None:
+        """Raise the error with which the transaction, or the producer, has failed."""
+        if self.phase in (Phase.FAILED, Phase.FATAL) and self.error is not None:
+            raise self.error.with_traceback(None)
+
     def _require(self, *phases: Phase) -> None:
         if self.phase in phases:
             return
-        if self.phase in (Phase.FAILED, Phase.FATAL) and self.error is not None:
-            raise self.error.with_traceback(None)
+        self.check_unfailed()
         raise OttlaError(f"producer {self.transactional_id}: {self.phase.value}")
 
     # ---- records
@@ -273,7 +282,7 @@ class Transactions:
 
     def init_answered(self, response: InitProducerIdResponse) -> None:
         """Become READY, or raise. Every earlier producer is now fenced, and its transaction aborted."""
-        self._refused(response.error_code, "initialising the transactional id")
+        self._refused(response.error_code, "initialising the transactional id", _FATAL_OF_INIT)
         self._ready((response.producer_id, response.producer_epoch))
         if self.keeps and response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
