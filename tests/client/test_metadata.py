@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 from ottla.client.connection.clock import Backoff
 from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode, Metadata, PartitionState
+from ottla.kernel.client_error import NotReachable
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.settings.client.client import ClientSettings
@@ -213,3 +216,57 @@ def test_only_topics_that_are_not_known_are_asked_for_and_what_no_broker_knows_i
         return await cluster.missing(["new", "known", "gone", "no/name", "secret"])
 
     assert asyncio.run(missing()) == ["gone", "no/name"]
+
+
+class _Far(Cluster):
+    """A cluster of one known broker, which answers while `near`; the time is what the test says."""
+
+    near = True
+
+    def __init__(self, **more: object) -> None:
+        super().__init__(ClientSettings.read("127.0.0.1:1", {"metadata_recovery_rebootstrap_trigger_ms": 1000, **more}))
+        self.metadata.nodes[7] = ClusterNode(7, "h", 1)
+
+    async def any(self) -> BrokerConnection:
+        if not self.near:
+            raise NotReachable("no broker can be reached")
+        return cast(Any, self)
+
+    def version_of(self, *_: object) -> int:
+        return 12
+
+    async def call(self, *_: object, **__: object) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=7, host="h", port=1)])
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+def test_a_client_starts_again_when_its_brokers_have_told_it_nothing_for_so_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, strategy: str
+) -> None:
+    """Counted from the first question without an answer, however old the metadata may become (KIP-1102)."""
+    clock = [0]
+    monkeypatch.setattr("ottla.client.connection.cluster.now_ms", lambda: clock[0])
+
+    async def run() -> None:
+        cluster = _Far(metadata_recovery_strategy=strategy)
+
+        async def known_after(now: int) -> bool:
+            clock[0] = now
+            with suppress(NotReachable):
+                await cluster.update(["t"])
+            return bool(cluster.metadata.nodes)
+
+        assert await known_after(1)
+        # Nothing was asked for an hour: no reason to start again.
+        assert await known_after(3_600_000)
+        cluster.near = False
+        assert await known_after(9_000_000) and await known_after(9_001_000)
+        assert await known_after(9_001_001) is (strategy == "none")
+        cluster.near = True
+        assert await known_after(9_002_000)
+        cluster.near = False
+        assert await known_after(9_100_000) and await known_after(9_101_000)
+
+    asyncio.run(run())
+    told = [each.getMessage() for each in caplog.records if "starting again" in each.getMessage()]
+    assert len(told) == (strategy == "rebootstrap")

@@ -14,7 +14,6 @@ from ottla.client import (
     ErrorCode,
     NewTopic,
     NotReachable,
-    OffsetSpec,
     OttlaError,
     Producer,
     TopicPartition,
@@ -200,22 +199,3 @@ def test_a_client_that_is_told_to_starts_again_from_its_bootstrap_servers(
             assert admin.list_topics() is not None
     told = [record for record in caplog.records if "starting again from bootstrap.servers" in record.getMessage()]
     assert len(told) == 1
-
-
-def test_brokers_that_give_no_metadata_for_too_long_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        ottla.Node() as node,
-        Admin(
-            node.bootstrap_servers,
-            metadata_max_age_ms=1,
-            metadata_recovery_rebootstrap_trigger_ms=0,
-            default_api_timeout_ms=20_000,
-        ) as admin,
-    ):
-        admin.create_topic("t", 1)
-        admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST)
-        cluster = admin._async._cluster
-        cluster._updated_at_ms -= 1000
-        admin._thread.run(cluster.update(["t"]))
-        assert admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST).offset == 0
-    assert any("no metadata was received for 0 ms" in record.getMessage() for record in caplog.records)

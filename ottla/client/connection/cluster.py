@@ -88,8 +88,8 @@ class Cluster:
         self._address_states: dict[Address, _AddressState] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._update_lock = asyncio.Lock()
-        #: Time of the last metadata answer.
-        self._updated_at_ms = now_ms()
+        #: When the brokers were first asked for metadata that they have not given yet; None if they have.
+        self._asked_at_ms: int | None = None
 
     # ---- connections
 
@@ -206,7 +206,9 @@ class Cluster:
                 return
             self.close_idle()
             trigger_ms = self.settings.metadata_recovery_rebootstrap_trigger_ms
-            if self.metadata.nodes and now_ms() - self._updated_at_ms > trigger_ms + self.settings.metadata_max_age_ms:
+            if self._asked_at_ms is None:
+                self._asked_at_ms = now_ms()
+            elif self.metadata.nodes and now_ms() - self._asked_at_ms > trigger_ms:
                 self._rebootstrap(f"no metadata was received for {trigger_ms} ms")
             await self._ask(self.metadata.topics_to_ask(now_ms()))
 
@@ -217,7 +219,7 @@ class Cluster:
         _log.warning("starting again from bootstrap.servers: %s", why)
         self.metadata.nodes.clear()
         self._coordinators.clear()
-        self._updated_at_ms = now_ms()
+        self._asked_at_ms = now_ms()
         for (_, purpose), connection in list(self._connections.items()):
             # The others end with their pending requests.
             if not purpose:
@@ -245,7 +247,7 @@ class Cluster:
             raise NotReachable("the cluster requested a new start from bootstrap.servers")
         check(response.error_code)
         self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM, complete=topics is None)
-        self._updated_at_ms = now_ms()
+        self._asked_at_ms = None
         for callback in self.on_update:
             callback()
         return response
