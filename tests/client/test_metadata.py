@@ -230,7 +230,7 @@ class _Far(Cluster):
     async def any(self) -> BrokerConnection:
         if not self.near:
             raise NotReachable("no broker can be reached")
-        return cast(Any, self)
+        return cast(BrokerConnection, self)
 
     def version_of(self, *_: object) -> int:
         return 12

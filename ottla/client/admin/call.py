@@ -16,7 +16,7 @@ from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import GROUP, PROPAGATION_MS, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
-from ottla.kernel.client_error import NotReachable, left_out
+from ottla.kernel.client_error import ConnectionLost, NotReachable, left_out
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.settings.client.client import AdminSettings
@@ -112,6 +112,25 @@ class Calls:
             for key in left:
                 results.setdefault(key, error)
         return collect({key: results[key] for key in order if key in results}, order)
+
+    async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> Results[K, V]:
+        """Ask about each key on its own. NotReachable if that is the outcome of every key."""
+        outcomes: dict[K, V | KafkaError] = {}
+        unreachable: NotReachable | None = None
+        reached = False
+        for key in keys:
+            try:
+                outcomes[key] = await ask(key)
+                reached = True
+            except KafkaError as error:
+                outcomes[key] = error
+                reached = True
+            except NotReachable as error:
+                outcomes[key] = ConnectionLost(str(error))
+                unreachable = error
+        if unreachable is not None and not reached:
+            raise unreachable
+        return collect(outcomes)
 
     async def _leaders(
         self, partitions: Iterable[TopicPartition]

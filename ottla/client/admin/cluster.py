@@ -95,19 +95,17 @@ class ClusterCalls(Calls):
             ]
         if brokers is None:
             brokers = [node.id for node in (await self.describe_cluster()).nodes]
-        log_dirs: dict[int, tuple[LogDirDescription, ...] | KafkaError] = {}
-        for broker in brokers:
-            try:
-                response = await self._node(
-                    broker,
-                    DescribeLogDirsRequest(topics=wanted),
-                    DescribeLogDirsResponse,
-                    lambda answer: check(answer.error_code),
-                )
-                log_dirs[broker] = tuple(_log_dir(result) for result in response.results)
-            except KafkaError as error:
-                log_dirs[broker] = error
-        return collect(log_dirs)
+
+        async def ask(broker: int) -> tuple[LogDirDescription, ...]:
+            response = await self._node(
+                broker,
+                DescribeLogDirsRequest(topics=wanted),
+                DescribeLogDirsResponse,
+                lambda answer: check(answer.error_code),
+            )
+            return tuple(_log_dir(result) for result in response.results)
+
+        return await self._each(brokers, ask)
 
     async def describe_quorum(self) -> QuorumDescription:
         """Describe the metadata quorum: its leader, voters and observers."""

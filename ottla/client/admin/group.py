@@ -79,15 +79,11 @@ class GroupCalls(OffsetCalls):
 
         With `include_authorized_operations`, also the operations that the principal may perform on each (KIP-430).
         """
-        descriptions: dict[str, GroupDescription | KafkaError] = {}
-        for group in groups:
-            try:
-                descriptions[group] = await self.describe_group(
-                    group, include_authorized_operations=include_authorized_operations
-                )
-            except KafkaError as error:
-                descriptions[group] = error
-        return collect(descriptions)
+
+        async def ask(group: str) -> GroupDescription:
+            return await self.describe_group(group, include_authorized_operations=include_authorized_operations)
+
+        return await self._each(groups, ask)
 
     async def describe_group(self, group: str, *, include_authorized_operations: bool = False) -> GroupDescription:
         """Describe a single classic or consumer group. KafkaError GROUP_ID_NOT_FOUND if it does not exist."""
@@ -117,20 +113,16 @@ class GroupCalls(OffsetCalls):
 
     async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
         """Delete groups with their offsets. NON_EMPTY_GROUP for a group with members."""
-        outcomes: dict[str, KafkaError | None] = {}
-        for group in groups:
 
-            async def attempt(connection: BrokerConnection, group: str = group) -> None:
+        async def ask(group: str) -> None:
+            async def attempt(connection: BrokerConnection) -> None:
                 response = await self._on(connection, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
                 result = only(response.results, group)
                 check(result.error_code, result.error_message)
 
-            try:
-                await self._coordinator(group, attempt)
-                outcomes[group] = None
-            except KafkaError as error:
-                outcomes[group] = error
-        return collect(outcomes)
+            await self._coordinator(group, attempt)
+
+        return await self._each(groups, ask)
 
     async def delete_group(self, group: str) -> None:
         """Delete a group with its offsets. KafkaError NON_EMPTY_GROUP while it has members."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from ottla.client.admin.call import collect
 from ottla.client.admin.replica import ReplicaCalls
 from ottla.client.admin.result import Results
 from ottla.client.connection.cluster import TRANSACTION
@@ -182,14 +181,10 @@ class TransactionAdminCalls(ReplicaCalls):
     async def _on_coordinators(
         self, names: Iterable[str], ask: Callable[[BrokerConnection, str], Awaitable[T]]
     ) -> Results[str, T]:
-        results: dict[str, T | KafkaError] = {}
-        for name in names:
-
-            async def attempt(connection: BrokerConnection, name: str = name) -> T:
+        async def ask_one(name: str) -> T:
+            async def attempt(connection: BrokerConnection) -> T:
                 return await ask(connection, name)
 
-            try:
-                results[name] = await self._coordinator(name, attempt, TRANSACTION)
-            except KafkaError as error:
-                results[name] = error
-        return collect(results)
+            return await self._coordinator(name, attempt, TRANSACTION)
+
+        return await self._each(names, ask_one)
