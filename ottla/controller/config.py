@@ -13,7 +13,7 @@ KIPs: 133, 226 dynamic brokers, 339 incremental, 714 client metrics, 848 groups.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.decision import Decision, message_or_none
@@ -84,10 +84,29 @@ Changes = dict[str, tuple[int, str | None]]
 # ---- the commands
 
 
+class DirectChange(NamedTuple):
+    """A change that a client sent to the controller itself: no broker has checked it with its own file."""
+
+    request: incremental.IncrementalAlterConfigsRequest | legacy.AlterConfigsRequest
+
+
+def direct_change(image: Image, settings: ServerSettings, voters: Sequence[int], change: DirectChange) -> Decision:
+    """Decide a change of either kind; it may cordon no further directories, which are paths of another machine."""
+    request = change.request
+    if isinstance(request, legacy.AlterConfigsRequest):
+        return alter_configs(image, settings, voters, request, is_direct=True)
+    return incremental_alter_configs(image, settings, voters, request, is_direct=True)
+
+
 def incremental_alter_configs(
-    image: Image, settings: ServerSettings, request: incremental.IncrementalAlterConfigsRequest
+    image: Image,
+    settings: ServerSettings,
+    voters: Sequence[int],
+    request: incremental.IncrementalAlterConfigsRequest,
+    *,
+    is_direct: bool = False,
 ) -> Decision:
-    """Set, delete, append to and subtract from the settings of resources."""
+    """Set, delete, append to and subtract from the settings of resources. `voters` are the ids of the quorum's."""
     records: list[Any] = []
     response = incremental.IncrementalAlterConfigsResponse()
     duplicates = duplicates_of((entry.resource_type, entry.resource_name) for entry in request.resources)
@@ -102,16 +121,23 @@ def incremental_alter_configs(
                 entry.name for entry in entry.configs if entry.config_operation != _DELETE and entry.value is None
             ]
             check_values(missing)
-            _check_node(image, settings, resource)
+            _check_node(image, settings, voters, resource)
             changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
-            records += _config_records(image, settings, resource, changes)
+            records += _config_records(image, settings, resource, changes, is_direct=is_direct)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
     return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
-def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterConfigsRequest) -> Decision:
+def alter_configs(
+    image: Image,
+    settings: ServerSettings,
+    voters: Sequence[int],
+    request: legacy.AlterConfigsRequest,
+    *,
+    is_direct: bool = False,
+) -> Decision:
     """Replace all settings of each resource."""
     records: list[Any] = []
     response = legacy.AlterConfigsResponse()
@@ -124,24 +150,33 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
         try:
             _check_request(resource, duplicates, [config.name for config in entry.configs])
             check_values([config.name for config in entry.configs if config.value is None])
-            _check_node(image, settings, resource)
-            changes: Changes = {config.name: (_SET, config.value) for config in entry.configs}
-            changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
-            records += _config_records(image, settings, resource, changes)
+            _check_node(image, settings, voters, resource)
+            changes = replacement(image, resource, {config.name: config.value for config in entry.configs})
+            records += _config_records(image, settings, resource, changes, is_direct=is_direct)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
     return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
-def check_own(image: Image, settings: ServerSettings, entry: incremental.AlterConfigsResource) -> KafkaError | None:
-    """Return why a change of this node's own configs must be refused, if it does not fit this node's file.
+def replacement(image: Image, resource: Resource, values: Mapping[str, str | None]) -> Changes:
+    """Return the changes after which the resource has these settings and no others."""
+    changes: Changes = {name: (_SET, value) for name, value in values.items()}
+    return changes | {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
 
-    The controller, which is another node, cannot know. None for every other resource.
+
+def check_own(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> KafkaError | None:
+    """Return why this node must refuse a change of a node's configs; None for every other resource.
+
+    Configs of a node must fit its own file, which the controller and other brokers do not have.
     """
-    resource = (entry.resource_type, entry.resource_name)
-    if resource == (BROKER, str(settings.node_id)):
-        changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
+    kind, name = resource
+    if kind == BROKER and name not in ("", str(settings.node_id)):
+        why = f"Unexpected broker id, expected {settings.node_id}, but received {name}"
+        if whole_number(name, 32) is None:
+            why = f"Node id must be an integer, but it is: {name}"
+        return KafkaError(ErrorCode.INVALID_REQUEST, why)
+    if kind == BROKER and name:
         try:
             _config_records(image, settings, resource, changes)
         except KafkaError as error:
@@ -178,7 +213,9 @@ def _check_request(resource: Resource, duplicates: set[Resource], names: list[st
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource[0]}")
 
 
-def _config_records(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:
+def _config_records(
+    image: Image, settings: ServerSettings, resource: Resource, changes: Changes, *, is_direct: bool = False
+) -> list[ConfigRecord]:
     """Check the changes of one resource and return its records."""
     kind, name = resource
     before = image.config(kind, name)
@@ -195,7 +232,14 @@ def _config_records(image: Image, settings: ServerSettings, resource: Resource, 
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new))
     _check_resource(image, settings, resource, {record.name: record.value for record in records}, after)
     _check_levels(image, resource, records)
+    if is_direct and kind == BROKER and not _directories(after.get(_CORDONED)) <= _directories(before.get(_CORDONED)):
+        why = f"through the controllers, {_CORDONED} must be a subset of its current value; ask the broker itself"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     return records
+
+
+def _directories(value: str | None) -> set[str]:
+    return {path.strip() for path in (value or "").split(",")} - {""}
 
 
 def _apply_operation(
@@ -214,7 +258,9 @@ def _apply_operation(
         )
     base = _default(kind, settings, key) if old is None else old
     parts = [part for part in base.split(",") if part]
-    values = Counter((operand or "").split(","))
+    # As in Java, empty parts at the end of a list do not count.
+    given = (operand or "").rstrip(",")
+    values = Counter(given.split(",") if given or not operand else ())
     if operation == _APPEND:
         existing = set(parts)
         return ",".join([*parts, *(value for value in values if value not in existing)])
@@ -294,17 +340,18 @@ def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord])
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
-def _check_node(image: Image, settings: ServerSettings, resource: Resource) -> None:
-    """Check that the settings of a single broker are for an existing broker."""
+def _check_node(image: Image, settings: ServerSettings, voters: Sequence[int], resource: Resource) -> None:
+    """Check that the settings of a single node are for a broker or a controller that is known."""
     kind, name = resource
-    if kind == BROKER and name:
-        node_id = whole_number(name, 32)
-        if node_id is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-        if node_id != settings.node_id and node_id not in image.brokers:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}"
-            )
+    if kind != BROKER or not name:
+        return
+    node_id = whole_number(name, 32)
+    if node_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if node_id < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if node_id not in {settings.node_id, *image.brokers, *image.controllers, *voters}:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
 
 
 def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str | None]) -> None:

@@ -166,10 +166,13 @@ class Controller:
         return create_topics.create_partitions(call.image, self._rng, call.request, call.charge)
 
     def _incremental_alter_configs(self, call: ControllerCall) -> Decision:
-        return config.incremental_alter_configs(call.image, self._settings, call.request)
+        return config.incremental_alter_configs(call.image, self._settings, self.voters, call.request)
 
     def _alter_configs(self, call: ControllerCall) -> Decision:
-        return config.alter_configs(call.image, self._settings, call.request)
+        return config.alter_configs(call.image, self._settings, self.voters, call.request)
+
+    def _direct_change(self, call: ControllerCall) -> Decision:
+        return config.direct_change(call.image, self._settings, self.voters, call.request)
 
     def _allocate_producer_ids(self, call: ControllerCall) -> Decision:
         return producer_ids.allocate_producer_ids(call.image, call.request)
@@ -243,6 +246,7 @@ _COMMANDS: dict[str, Callable[[Controller, ControllerCall], Decision]] = {
     "CreateTopicsRequest": Controller._create_topics,
     "DeleteAclsRequest": Controller._delete_acls,
     "DeleteTopicsRequest": Controller._delete_topics,
+    "DirectChange": Controller._direct_change,
     "ElectLeadersRequest": Controller._elect_leaders,
     "IncrementalAlterConfigsRequest": Controller._incremental_alter_configs,
     "ListPartitionReassignmentsRequest": Controller._list_reassignments,

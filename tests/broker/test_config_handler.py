@@ -10,9 +10,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.broker.handlers.config import describe_configs, incremental_alter_configs, list_config_resources
+from ottla.broker.handlers.active_controller import change_at_controller
+from ottla.broker.handlers.config import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from ottla.controller.config import DirectChange
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.feature import METADATA_VERSION_LATEST
+from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
@@ -148,6 +156,54 @@ def test_what_is_no_logger_is_the_controllers_and_loggers_follow(fails: bool) ->
         assert logging.getLogger(NAME).level == logging.DEBUG
 
 
+@pytest.mark.parametrize("values", [["DEBUG"], ["LOUD"], ["DEBUG", None]])
+def test_a_controller_changes_its_own_loggers_and_decides_the_rest(values: list[str | None]) -> None:
+    """Through `--bootstrap-controller`: `None` stands for a topic's change in the same request."""
+    resources = [
+        alter.AlterConfigsResource(
+            resource_type=TOPIC if value is None else LOGGER,
+            resource_name="t" if value is None else "1",
+            configs=[alter.AlterableConfig(name=NAME, config_operation=SET, value=value or "1")],
+        )
+        for value in values
+    ]
+    decided: list[Any] = []
+
+    def ask(request: DirectChange, committed: Any, *_: Any) -> None:
+        decided.extend(each.resource_type for each in request.request.resources)
+        committed(alter.IncrementalAlterConfigsResponse(responses=[alter.AlterConfigsResourceResponse()]))
+
+    call = node_of(quorum=SimpleNamespace(ask=ask))
+    request = alter.IncrementalAlterConfigsRequest(resources=resources)
+    found = done(change_at_controller(call, request), call).responses[-1]
+    assert decided == ([TOPIC] if None in values else [])
+    assert found.resource_type == LOGGER
+    assert found.error_code == (ErrorCode.INVALID_CONFIG if values == ["LOUD"] else NONE)
+    assert logging.getLogger(NAME).level == (logging.NOTSET if values == ["LOUD"] else logging.DEBUG)
+    assert call.node.controller_dispatch.log.look.called
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("2", "Unexpected broker id, expected 1, but received 2"), ("x", "Node id must be an integer, but it is: x")],
+)
+def test_a_broker_takes_no_configs_of_another_node(name: str, words: str) -> None:
+    forwarded: list[Any] = []
+    controllers = SimpleNamespace(forward=lambda _, rest, done_with: forwarded.extend(rest.resources))
+    for handler, api in ((incremental_alter_configs, alter), (alter_configs, legacy)):
+        image = Mock(config=lambda kind, name: {})
+        call = node_of(settings=server_settings(), image=image, controllers=controllers)
+        other = api.AlterConfigsResource(resource_type=BROKER, resource_name=name)
+        [answer] = done(handler(call, _request(api, [other])), call).responses
+        assert (answer.error_code, answer.error_message) == (INVALID, words)
+    assert not forwarded
+
+
+def _request(api: Any, resources: list[Any]) -> Any:
+    kind: Any = legacy.AlterConfigsRequest if api is legacy else alter.IncrementalAlterConfigsRequest
+    return kind(resources=resources)
+
+
 def test_resources_are_listed_in_order_and_in_version_0_those_of_metrics_alone() -> None:
     def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
         call = node_of(version=version)
@@ -163,15 +219,19 @@ def test_resources_are_listed_in_order_and_in_version_0_those_of_metrics_alone()
         listed(1, TOPIC, 64)
 
 
+@pytest.mark.parametrize("handler", [incremental_alter_configs, alter_configs])
 @pytest.mark.parametrize(("value", "is_refused"), [("/other", True), ("/data", False)])
-def test_a_broker_refuses_configs_of_its_own_that_do_not_fit_its_file(value: str, is_refused: bool) -> None:
-    configs = [alter.AlterableConfig(name="cordoned.log.dirs", config_operation=SET, value=value)]
-    own = alter.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
+def test_a_broker_refuses_configs_of_its_own_that_do_not_fit_its_file(
+    value: str, is_refused: bool, handler: Any
+) -> None:
+    api: Any = alter if handler is incremental_alter_configs else legacy
+    configs = [api.AlterableConfig(name="cordoned.log.dirs", value=value)]
+    own = api.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
     forwarded: list[Any] = []
     image = Mock(config=lambda kind, name: {}, metadata_version=METADATA_VERSION_LATEST, has_elr=False)
     controllers = SimpleNamespace(forward=lambda _, rest, done_with: forwarded.extend(rest.resources))
     call = node_of(settings=server_settings(), image=image, controllers=controllers)
-    reply = incremental_alter_configs(call, alter.IncrementalAlterConfigsRequest(resources=[own]))
+    reply = handler(call, _request(api, [own]))
     assert forwarded == ([] if is_refused else [own])
     if is_refused:
         [answer] = done(reply, call).responses

@@ -116,7 +116,7 @@ def test_a_brokers_value_is_written_again_so_that_it_reads_its_files(cluster: Cl
     [
         ("", "log.cleaner.threads", "NONE"),
         ("1", "log.cleaner.threads", "NONE"),
-        ("2", "log.cleaner.threads", "INVALID_REQUEST"),
+        ("2", "log.cleaner.threads", "BROKER_ID_NOT_REGISTERED"),
         ("one", "log.cleaner.threads", "INVALID_REQUEST"),
         ("1", "node.id", "INVALID_REQUEST"),
         ("", "advertised.listeners", "INVALID_REQUEST"),

@@ -2,10 +2,14 @@
 
 import pytest
 
+from ottla.controller.config import DirectChange
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as incremental
+from ottla.wire.api.controller_registration import ControllerRegistrationRequest
 from tests.controller.scene import Cluster
 from tests.controller.test_config import APPEND, DELETE, OK, SET, SUBTRACT, change, replace
 
@@ -34,15 +38,9 @@ def cluster() -> Cluster:
         (CLIENT_METRICS, "m", "match", "a=b=c", "INVALID_CONFIG", "Illegal client matching pattern: a=b=c"),
         (BROKER, "1", "log.retention.ms", "0", "INVALID_REQUEST", ""),
         (BROKER, "", "log.roll.ms", "0", "INVALID_REQUEST", ""),
-        (
-            BROKER,
-            "7",
-            "log.cleaner.threads",
-            "1",
-            "INVALID_REQUEST",
-            "Unexpected broker id, expected 1, but received 7",
-        ),
-        (BROKER, "x", "log.cleaner.threads", "1", "INVALID_REQUEST", "Node id must be an integer, but it is: x"),
+        (BROKER, "7", "log.cleaner.threads", "1", "BROKER_ID_NOT_REGISTERED", "No node with id 7 found."),
+        (BROKER, "-1", "log.cleaner.threads", "1", "INVALID_REQUEST", "Invalid negative broker ID."),
+        (BROKER, "x", "log.cleaner.threads", "1", "INVALID_REQUEST", "Unable to parse broker name"),
         (3, "c", "a", "b", "INVALID_REQUEST", "Unknown resource type 3"),
     ],
 )
@@ -69,12 +67,61 @@ def test_a_value_is_no_longer_than_an_old_answer_can_tell(cluster: Cluster, leng
     assert ErrorCode(result.error_code) is ErrorCode.INVALID_CONFIG
 
 
-def test_a_node_that_is_the_controller_or_registered_has_settings_of_its_own() -> None:
+def test_brokers_voters_and_registered_controllers_have_settings_of_their_own() -> None:
     cluster = Cluster(brokers=2, node_id="3000")
-    for name in ("1", "2", "3000"):
+    cluster.controller.voters = [3000, 3001]
+    cluster.ask(ControllerRegistrationRequest(controller_id=3002, incarnation_id=Uuid(bytes(range(16)))))
+    for name in ("1", "2", "3000", "3001", "3002"):
         assert change(cluster, BROKER, name, ("log.cleaner.threads", SET, "2")) == OK
-    assert sorted(cluster.image.config_names(BROKER)) == ["", "1", "2", "3000"]
-    assert change(cluster, BROKER, "3", ("log.cleaner.threads", SET, "2"))[0] == "INVALID_REQUEST"
+        assert replace(cluster, BROKER, name, {"log.cleaner.threads": "1"}) == OK
+    assert sorted(cluster.image.config_names(BROKER)) == ["", "1", "2", "3000", "3001", "3002"]
+    assert change(cluster, BROKER, "3", ("log.cleaner.threads", SET, "2"))[0] == "BROKER_ID_NOT_REGISTERED"
+    assert replace(cluster, BROKER, "3", {"log.cleaner.threads": "2"})[0] == "BROKER_ID_NOT_REGISTERED"
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "code"),
+    [
+        (SET, "/a", "NONE"),
+        (SET, " /b , /a", "NONE"),
+        (SET, "", "NONE"),
+        (DELETE, None, "NONE"),
+        (SUBTRACT, "/a", "NONE"),
+        (APPEND, "/b", "NONE"),
+        (SET, "/a,/c", "INVALID_CONFIG"),
+        (SET, "*", "INVALID_CONFIG"),
+        (APPEND, "/c", "INVALID_CONFIG"),
+    ],
+)
+def test_directories_are_cordoned_through_their_broker_alone(operation: int, value: str | None, code: str) -> None:
+    cluster = Cluster(brokers=2)
+    change(cluster, BROKER, "2", ("cordoned.log.dirs", SET, "/a,/b"))
+    resource = incremental.AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name="2",
+        configs=[incremental.AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)],
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    [answer] = cluster.ask(DirectChange(request)).responses
+    assert ErrorCode(answer.error_code).name == code
+    if code != "NONE":
+        assert "must be a subset" in answer.error_message
+        assert cluster.image.config(BROKER, "2")["cordoned.log.dirs"] == "/a,/b"
+
+
+def test_a_replacement_sent_to_the_controller_cordons_no_more_directories() -> None:
+    cluster = Cluster(brokers=2)
+
+    def replaced(value: str) -> str:
+        config = legacy.AlterableConfig(name="cordoned.log.dirs", value=value)
+        resource = legacy.AlterConfigsResource(resource_type=BROKER, resource_name="2", configs=[config])
+        [answer] = cluster.ask(DirectChange(legacy.AlterConfigsRequest(resources=[resource]))).responses
+        return ErrorCode(answer.error_code).name
+
+    assert replaced("/a") == "INVALID_CONFIG"
+    assert replace(cluster, BROKER, "2", {"cordoned.log.dirs": "/a,/b"}) == OK
+    assert replaced("/b") == "NONE"
+    assert cluster.image.config(BROKER, "2") == {"cordoned.log.dirs": "/b"}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +130,8 @@ def test_a_node_that_is_the_controller_or_registered_has_settings_of_its_own() -
         ([(APPEND, "1:1,2:2")], "0:0,1:1,2:2"),
         ([(APPEND, "0:0")], "0:0"),
         ([(APPEND, "1:1,1:1")], "0:0,1:1"),
+        ([(APPEND, "1:1,,")], "0:0,1:1"),
+        ([(APPEND, ",")], "0:0"),
         ([(SUBTRACT, "0:0")], ""),
         ([(SUBTRACT, "9:9")], "0:0"),
         ([(APPEND, "1:1"), (SUBTRACT, "0:0")], "1:1"),
@@ -128,7 +177,7 @@ def test_the_old_request_refuses_what_has_no_value_or_stands_twice(cluster: Clus
         "Null value not supported for : retention.ms, segment.ms",
     )
     assert cluster.image.config(TOPIC, "flights") == {"retention.ms": "1000"}
-    assert replace(cluster, BROKER, "9", {"log.cleaner.threads": "1"})[0] == "INVALID_REQUEST"
+    assert replace(cluster, BROKER, "9", {"log.cleaner.threads": "1"})[0] == "BROKER_ID_NOT_REGISTERED"
     assert replace(cluster, BROKER, "1", {"log.cleaner.threads": "2"}) == OK
     assert replace(cluster, BROKER, "1", {"log.cleaner.dedupe.buffer.size": "134217729"}) == OK
     assert cluster.image.config(BROKER, "1") == {"log.cleaner.dedupe.buffer.size": "134217729"}

@@ -16,6 +16,7 @@ _APIS = {
     "cluster": (ApiKey.DESCRIBE_CLUSTER,),
     "config": (
         ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.LIST_CONFIG_RESOURCES,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
@@ -24,7 +25,6 @@ _APIS = {
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
         ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.UNREGISTER_BROKER,
@@ -117,6 +117,7 @@ _APIS = {
 _CONTROLLER_APIS = {
     "active_controller": (
         *_APIS["controller"],
+        ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,

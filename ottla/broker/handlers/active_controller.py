@@ -16,11 +16,15 @@ from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.broker.controllers import envelope
 from ottla.broker.handlers import config, controller
+from ottla.controller.config import DirectChange
 from ottla.controller.decision import unlimited
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.image import BROKER_LOGGER
 from ottla.wire.api import CONTROLLER, ApiKey
+from ottla.wire.api.alter_configs import AlterConfigsRequest
 from ottla.wire.api.describe_quorum import DescribeQuorumResponse
 from ottla.wire.api.envelope import EnvelopeRequest
+from ottla.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from ottla.wire.compile import decoder
 from ottla.wire.type import Malformed
 
@@ -28,8 +32,6 @@ from ottla.wire.type import Malformed
 @handles(ApiKey.CREATE_TOPICS, error_response=controller.creation_error_response, on=CONTROLLER)
 @handles(ApiKey.DELETE_TOPICS, error_response=controller.deletion_error_response, on=CONTROLLER)
 @handles(ApiKey.CREATE_PARTITIONS, error_response=controller.growth_error_response, on=CONTROLLER)
-@handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response, on=CONTROLLER)
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=config.change_error_response, on=CONTROLLER)
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, error_response=controller.quotas_error_response, on=CONTROLLER)
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, error_response=controller.credentials_error_response, on=CONTROLLER)
 @handles(ApiKey.UNREGISTER_BROKER, on=CONTROLLER)
@@ -55,6 +57,33 @@ def decide(call: Call, request: Any) -> Later:
 
     call.node.quorum.ask(request, committed, call.version, unlimited if mutations is None else mutations.charge)
     return later
+
+
+@handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response, on=CONTROLLER)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=config.change_error_response, on=CONTROLLER)
+def change_at_controller(call: Call, request: Any) -> Later:
+    """Change this process's loggers here, and have the controller decide on all other configs."""
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers or isinstance(request, AlterConfigsRequest):
+        return _decide_change(call, request)
+    others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    later = Later()
+
+    def committed(response: Any) -> None:
+        if not isinstance(response, KafkaError):
+            response.responses += config.change_loggers(call, loggers, validate_only=request.validate_only)
+        later.resolve(response)
+
+    if others:
+        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        _decide_change(call, rest).then(committed)
+    else:
+        committed(IncrementalAlterConfigsResponse())
+    return later
+
+
+def _decide_change(call: Call, request: Any) -> Later:
+    return decide(call, request if isinstance(call, ForwardedCall) else DirectChange(request))
 
 
 class ForwardedCall(Call):

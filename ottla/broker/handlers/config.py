@@ -1,5 +1,5 @@
-"""Configs and quotas: DescribeConfigs (32), IncrementalAlterConfigs (44), ListConfigResources (74) and
-DescribeClientQuotas (48).
+"""Configs and quotas: DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74)
+and DescribeClientQuotas (48).
 
 Rules:
 - The source of a value is the most specific that sets it: topic, this broker, all brokers, server.properties, default.
@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
+from ottla.broker.handlers import controller
 from ottla.broker.log_output import LEVELS
 from ottla.broker.metadata import tls_stores
 from ottla.broker.metadata.config_view import (
@@ -27,12 +28,13 @@ from ottla.broker.metadata.config_view import (
     describe_topic,
 )
 from ottla.controller import quota
-from ottla.controller.config import check_once, check_own, check_values, duplicates_of
+from ottla.controller.config import check_once, check_own, check_values, duplicates_of, replacement
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import BOTH, ApiKey
+from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api import list_config_resources as listing
 from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -161,9 +163,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
     others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
     refused = [answer for answer in (_refused_here(call, other) for other in others) if answer is not None]
-    if refused:
-        names = {(each.resource_type, each.resource_name) for each in refused}
-        others = [other for other in others if (other.resource_type, other.resource_name) not in names]
+    others = _without(others, refused)
 
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
@@ -171,7 +171,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
             if others and call.node.security is not None and not request.validate_only:
                 # A keystore file replaced under its old name changes no setting, so reload it explicitly.
                 call.node.security.follow(call.node.settings, free=False)
-            response.responses += _change_loggers(call, loggers, validate_only=request.validate_only)
+            response.responses += change_loggers(call, loggers, validate_only=request.validate_only)
         later.resolve(response)
 
     if others or not (loggers or refused):
@@ -182,13 +182,53 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     return later
 
 
+@handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response)
+def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
+    """Forward the replacements of configs, except those that this node must refuse."""
+    later, refused = Later(), []
+    for each in request.resources:
+        resource = (each.resource_type, each.resource_name)
+        values = {config.name: config.value for config in each.configs}
+        if each.resource_type == BROKER and None not in values.values():
+            node = call.node
+            error = check_own(node.image, node.settings, resource, replacement(node.image, resource, values))
+            if error is not None:
+                refused.append(
+                    legacy.AlterConfigsResourceResponse(
+                        resource_type=each.resource_type,
+                        resource_name=each.resource_name,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                )
+    others = _without(request.resources, refused)
+
+    def committed(response: Any) -> None:
+        if not isinstance(response, KafkaError):
+            response.responses += refused
+        later.resolve(response)
+
+    if others or not refused:
+        rest = legacy.AlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        call.node.controllers.forward(call, rest, committed)
+    else:
+        committed(legacy.AlterConfigsResponse())
+    return later
+
+
+def _without(resources: list[Any], refused: list[Any]) -> list[Any]:
+    names = {(each.resource_type, each.resource_name) for each in refused}
+    return [each for each in resources if (each.resource_type, each.resource_name) not in names]
+
+
 def _refused_here(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
-    """The error for a change of this node's configs that it could not apply; None if the controller may decide."""
+    """The error for a change of a node's configs that this node must refuse; None if the controller may decide."""
     changes = {config.name: config.value for config in resource.configs if config.config_operation in (_SET, _DELETE)}
     changes |= {config.name: None for config in resource.configs if config.config_operation == _DELETE}
-    node = call.node
-    error = check_own(node.image, node.settings, resource)
-    error = error or tls_stores.store_error(call, resource.resource_type, resource.resource_name, changes)
+    node, named = call.node, (resource.resource_type, resource.resource_name)
+    operations = {config.name: (config.config_operation, config.value) for config in resource.configs}
+    error = check_own(node.image, node.settings, named, operations)
+    error = error or tls_stores.store_error(call, *named, changes)
     if error is None:
         return None
     return alter.AlterConfigsResourceResponse(
@@ -199,9 +239,10 @@ def _refused_here(call: Call, resource: alter.AlterConfigsResource) -> alter.Alt
     )
 
 
-def _change_loggers(
+def change_loggers(
     call: Call, loggers: list[alter.AlterConfigsResource], *, validate_only: bool
 ) -> list[alter.AlterConfigsResourceResponse]:
+    """Change levels of this process's loggers; the answer of each resource."""
     answers = []
     duplicates = duplicates_of((resource.resource_type, resource.resource_name) for resource in loggers)
     for resource in loggers:
@@ -220,7 +261,8 @@ def _change_loggers(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
-    call.node.dispatch.log.look()
+    for dispatch in (call.node.dispatch, call.node.controller_dispatch):
+        dispatch.log.look()
     return answers
 
 

@@ -157,7 +157,6 @@ def mutations_of(call: Call, request: Any) -> Mutations | None:
 @handles(ApiKey.CREATE_TOPICS, error_response=creation_error_response)
 @handles(ApiKey.DELETE_TOPICS, error_response=deletion_error_response)
 @handles(ApiKey.CREATE_PARTITIONS, error_response=growth_error_response)
-@handles(ApiKey.ALTER_CONFIGS, error_response=change_error_response)
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, error_response=quotas_error_response)
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, error_response=credentials_error_response)
 @handles(ApiKey.UNREGISTER_BROKER)
