@@ -164,6 +164,8 @@ def test_a_follower_sends_no_one_elsewhere() -> None:
         (5, 5, (4, 7), (4, 7)),
         (5, 5, (-1, -1), "out of range"),
         (5, 5, (4, -1), "out of range"),
+        (5, 2, (4, 7), (4, 7)),
+        (5, 1, (4, 7), "out of range"),
     ],
 )
 def test_a_log_that_has_parted_is_told_where(fetched: int, offset: int, found: Any, diverges: Any) -> None:

@@ -53,6 +53,9 @@ def divergence(replica: HostedReplica, wanted: CachedPartition) -> PartitionData
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
+    if wanted.fetch_offset < replica.log.start_offset:
+        # Nothing to compare is left there: the client must begin again at our start, whatever it has.
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return PartitionData(
         partition_index=wanted.partition,
         high_watermark=replica.high_watermark,
