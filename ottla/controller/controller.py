@@ -82,6 +82,8 @@ class Controller:
         self.kraft_version = 1
         #: The ids of the quorum's voters. The driver keeps them up to date.
         self.voters: Sequence[int] = ()
+        #: Return why the quorum cannot be raised to a kraft.version. The driver keeps it up to date.
+        self.version_refusal: Callable[[int], str | None] = lambda _: None
         #: Wall-clock time, for the expiry of tokens. The driver keeps it up to date.
         self.wall_ms = 0
         self._tokens: delegation_token.TokenControl | None = None
@@ -187,9 +189,8 @@ class Controller:
         return reassignment.list_reassignments(call.image, call.request)
 
     def _update_features(self, call: ControllerCall) -> Decision:
-        return update_features.update_features(
-            call.image, self._settings, self.kraft_version, self.voters, call.request, call.version
-        )
+        quorum = update_features.QuorumLevel(self.kraft_version, self.voters, self.version_refusal)
+        return update_features.update_features(call.image, self._settings, quorum, call.request, call.version)
 
     def _alter_client_quotas(self, call: ControllerCall) -> Decision:
         return quota.alter_client_quotas(call.image, call.request)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.feature import (
     CONTROLLER_REGISTRATIONS_FROM,
     KRAFT_VERSION,
@@ -33,15 +34,12 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 def update_features(
     image: Image,
     settings: ServerSettings,
-    kraft_version: int,
-    voters: Iterable[int],
+    quorum: QuorumLevel,
     request: UpdateFeaturesRequest,
     version: int,
 ) -> Decision:
-    """Update all features of the request, or none (KIP-1022).
-
-    `kraft_version` is the quorum's current level (KIP-853); `voters` are the ids of its voters.
-    """
+    """Update all features of the request, or none (KIP-1022)."""
+    kraft_version, voters = quorum.kraft_version, quorum.voters
     cluster = _Cluster(image, settings, voters)
     proposed = dict(image.features)
     before = {**image.features, KRAFT_VERSION: kraft_version}
@@ -52,7 +50,7 @@ def update_features(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the same feature twice")
         proposed.update((update.feature, update.max_version_level) for update in request.feature_updates)
         for update in request.feature_updates:
-            records += _update(before, cluster, update, _upgrade_type(update, version), proposed)
+            records += _update(before, cluster, update, _upgrade_type(update, version), proposed, quorum.refusal)
     except KafkaError as error:
         return Decision(
             [],
@@ -68,6 +66,16 @@ def update_features(
     if any(update.feature == _ELR and update.max_version_level > 0 for update in request.feature_updates):
         records = [*_elr_config_records(image, settings), *records]
     return Decision(records, response, None if target == kraft_version else target)
+
+
+class QuorumLevel(NamedTuple):
+    """What the quorum says of its kraft.version, which is not a metadata record (KIP-853)."""
+
+    kraft_version: int
+    #: The ids of the voters.
+    voters: Iterable[int]
+    #: Return why kraft.version cannot be raised to this level now; None if it can.
+    refusal: Callable[[int], str | None]
 
 
 class _Cluster:
@@ -130,6 +138,7 @@ def _update(
     update: FeatureUpdateKey,
     upgrade_type: int,
     proposed: dict[str, int],
+    kraft_refusal: Callable[[int], str | None],
 ) -> list[Any]:
     name, new = update.feature, update.max_version_level
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -149,6 +158,9 @@ def _update(
         raise _invalid(name, new, "Can't downgrade to a newer version.")
     if name == KRAFT_VERSION:
         if upgrade_type == _UPGRADE:
+            refusal = kraft_refusal(new)
+            if refusal is not None:
+                raise _invalid(name, new, refusal)
             return [NoOpRecord()]  # The level is a control record; the request completes when this record is committed.
         if new != current:
             raise _invalid(name, new, "Can't downgrade the version of this feature.")

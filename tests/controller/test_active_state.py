@@ -177,3 +177,18 @@ def test_the_quorums_version_is_raised_outside_of_the_metadata() -> None:
         assert (said.error_code, decision.kraft_version) == (ErrorCode.NONE, None)
     said, decision = update(cluster, ("kraft.version", 0, SAFE))
     assert said.error_code == ErrorCode.INVALID_UPDATE_VERSION and decision.kraft_version is None
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_what_the_quorum_does_not_allow_of_kraft_version_is_refused_before_anything_is_done(
+    validate_only: bool,
+) -> None:
+    cluster = Cluster()
+    cluster.controller.kraft_version = 0
+    cluster.controller.version_refusal = {1: "voter 2 has not reported it yet"}.get
+    changes = (("group.version", 0, SAFE), ("kraft.version", 1, UPGRADE))
+    said, decision = update(cluster, *changes, validate_only=validate_only)
+    assert (decision.records, decision.kraft_version) == ([], None)
+    assert said.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    why = "Invalid update version 1 for feature kraft.version. voter 2 has not reported it yet"
+    assert said.error_message.endswith(f"the following feature had an error: {why}")

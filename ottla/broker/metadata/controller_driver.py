@@ -98,13 +98,11 @@ class ControllerDriver:
     def _decide(self, request: Any, version: int, charge: MutationQuota) -> Decision:
         raft, controller = self._raft, self._controller
         controller.kraft_version = raft.membership.kraft_version
+        controller.version_refusal = raft.quorum.version_refusal
         controller.voters = [node.voter.node_id for node in raft.voters]
         now_ms, controller.wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         decision = controller.handle(raft.images.appended, request, version, charge, now_ms=now_ms)
         if decision.kraft_version is not None:
-            refusal = raft.quorum.version_refusal(decision.kraft_version)
-            if refusal is not None:
-                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, refusal)
             raft.step(VersionRaised(decision.kraft_version))
         self._submit(decision)
         return decision
