@@ -16,7 +16,7 @@ from ottla.metadata.feature import (
     missing_for,
     supported,
 )
-from ottla.metadata.image import BROKER, METADATA_VERSION, Image
+from ottla.metadata.image import BROKER, METADATA_VERSION, NO_LEADER, Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.update_features import (
     FeatureUpdateKey,
@@ -24,7 +24,7 @@ from ottla.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ottla.wire.record.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from ottla.wire.record.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord, PartitionChangeRecord
 
 _FAILED = "The update failed for all features since the following feature had an error: "
 _ELR, _MIN_ISR = "eligible.leader.replicas.version", "min.insync.replicas"
@@ -64,7 +64,7 @@ def update_features(
         return Decision([], response)
     target = proposed.get(KRAFT_VERSION, kraft_version)
     if any(update.feature == _ELR and update.max_version_level > 0 for update in request.feature_updates):
-        records = [*_elr_config_records(image, settings), *records]
+        records = [*_elr_config_records(image, settings), *records, *_no_longer_eligible(image)]
     return Decision(records, response, None if target == kraft_version else target)
 
 
@@ -124,6 +124,21 @@ def _elr_config_records(image: Image, settings: ServerSettings) -> list[Any]:
         if name and _MIN_ISR in image.config(BROKER, name)
     ]
     return records
+
+
+def _no_longer_eligible(image: Image) -> list[Any]:
+    """Return the records that clear the ELR of the partitions that are led; none while ELR is enabled (0410).
+
+    While it was not, a change of min.insync.replicas cleared no ELR, and the leader may have committed records alone.
+    """
+    if image.has_elr:
+        return []
+    return [
+        PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, eligible_leader_replicas=[])
+        for topic in image.topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader != NO_LEADER and partition.eligible_leader_replicas
+    ]
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:

@@ -8,11 +8,12 @@ from ottla.controller.active import BrokerSessions, Periodic
 from ottla.controller.decision import Decision
 from ottla.controller.election import AT_ONCE
 from ottla.kernel.error import ErrorCode
-from ottla.metadata.image import NO_LEADER
+from ottla.metadata.image import NO_LEADER, TOPIC
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.record.metadata import NoOpRecord
 from tests.controller.fleet import Fleet
 from tests.controller.scene import Cluster
+from tests.controller.test_config import OK, SET, change
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
@@ -162,6 +163,27 @@ def test_features_that_need_one_another_go_up_together() -> None:
     assert levels == [(elr, 1), ("metadata.version", 23)]
     checked, decision = update(cluster, (elr, 1, UPGRADE), ("metadata.version", 23, UPGRADE), validate_only=True)
     assert (checked.error_code, decision.records, decision.kraft_version) == (ErrorCode.NONE, [], None)
+
+
+def test_a_replica_that_was_eligible_before_the_feature_was_off_may_have_missed_records() -> None:
+    fleet, elr = Fleet(3), "eligible.leader.replicas.version"
+    fleet.topic("led", [1, 2], configs={"min.insync.replicas": "2"})
+    fleet.topic("left", [2, 3], configs={"min.insync.replicas": "2"})
+    fleet.silence(2, 3)
+    for level, kind in ((0, SAFE), (1, UPGRADE)):
+        fleet.append(update(fleet, (elr, level, kind))[1].records)
+        assert fleet.image.has_elr == level
+        if not level:
+            # From here on broker 1 alone commits what it writes.
+            assert change(fleet, TOPIC, "led", ("min.insync.replicas", SET, "1")) == OK
+            assert fleet.partition("led").eligible_leader_replicas == (2,)
+    assert fleet.partition("left").eligible_leader_replicas == (2, 3), "nothing was written there meanwhile"
+    fleet.silence(1)
+    fleet.start(2)
+    assert fleet.partition("led").leader == NO_LEADER
+    assert fleet.partition("left").leader == 2
+    fleet.start(1)
+    assert fleet.partition("led").leader == 1
 
 
 def test_the_quorums_version_is_raised_outside_of_the_metadata() -> None:
