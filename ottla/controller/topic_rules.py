@@ -7,7 +7,10 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ottla.kernel.named import NamedTuple
+from ottla.kernel.validators import whole_number
 from ottla.metadata.image import BROKER, TOPIC, Image, TopicImage
 from ottla.settings.server.settings import ServerSettings
 
@@ -29,20 +32,25 @@ def rules_of(image: Image, settings: ServerSettings, topic: TopicImage) -> Topic
 
 def min_isr(image: Image, settings: ServerSettings, topic: TopicImage) -> int:
     """Return the number of in-sync replicas that a partition needs to accept acks=all."""
-    text = _dynamic(image, settings, topic.name, _MIN_ISR)
-    configured = settings.min_insync_replicas if text is None else int(text)
+    configured = settings.min_insync_replicas
+    for text in _dynamic(image, settings, topic.name, _MIN_ISR):
+        number = whole_number(text.strip(), 32)
+        # Apache Kafka's controllers let any value of a broker's config through; brokers ignore one that does not fit.
+        if number is not None and number > 0:
+            configured = number
+            break
     return min(configured, len(topic.partitions[0].replicas))
 
 
 def may_be_unclean(image: Image, settings: ServerSettings, topic: TopicImage) -> bool:
     """Return True if an out-of-sync replica may lead when no other can."""
-    text = _dynamic(image, settings, topic.name, _UNCLEAN)
+    text = next(_dynamic(image, settings, topic.name, _UNCLEAN), None)
     return settings.unclean_leader_election_enable if text is None else text.strip().lower() == "true"
 
 
-def _dynamic(image: Image, settings: ServerSettings, topic: str, key: str) -> str | None:
+def _dynamic(image: Image, settings: ServerSettings, topic: str, key: str) -> Iterator[str]:
+    """Yield the values of a setting that are not the file's, the one that counts first."""
     for kind, name in ((TOPIC, topic), (BROKER, str(settings.node_id)), (BROKER, "")):
         text = image.config(kind, name).get(key)
         if text is not None:
-            return text
-    return None
+            yield text

@@ -7,6 +7,7 @@ import pytest
 from ottla.controller.controller import NEWEST
 from ottla.controller.election import take_over
 from ottla.kernel.error import ErrorCode
+from ottla.metadata.image import BROKER
 from ottla.wire.api.alter_partition import AlterPartitionRequest
 from ottla.wire.api.alter_partition import BrokerState as AlterBroker
 from ottla.wire.api.alter_partition import RequestPartitionData as AlterOne
@@ -16,7 +17,7 @@ from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
-from ottla.wire.record.metadata import PartitionChangeRecord
+from ottla.wire.record.metadata import ConfigRecord, PartitionChangeRecord
 from tests.controller.fleet import Fleet
 from tests.controller.scene import registration
 
@@ -243,6 +244,29 @@ def test_what_an_unregistered_broker_led_is_led_by_one_in_sync() -> None:
     assert (fleet.partition("trains").leader, fleet.partition("trains").isr) == (-1, ())
     assert fleet.refused(UnregisterBrokerRequest(broker_id=2)) is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert fleet.refused(UnregisterBrokerRequest(broker_id=1)) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("value", "eligible"),
+    [
+        ("3", (3,)),
+        (" 3 ", (3,)),
+        ("2", ()),
+        ("abc", ()),
+        ("", ()),
+        ("0", ()),
+        ("-3", ()),
+        ("3.0", ()),
+        ("9" * 5000, ()),
+    ],
+)
+def test_a_least_isr_that_is_no_number_does_not_stop_the_controller(value: str, eligible: tuple[int, ...]) -> None:
+    """Apache Kafka's controllers let any value of a broker's config through; the file's counts instead, 2 here."""
+    fleet = Fleet(3, min_insync_replicas="2")
+    fleet.topic("t", [1, 2, 3])
+    fleet.append([ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value=value)])
+    fleet.silence(3)
+    assert (fleet.partition("t").isr, fleet.partition("t").eligible_leader_replicas) == ((1, 2), eligible)
 
 
 def test_the_last_known_leader_leads_again_and_is_to_recover() -> None:
