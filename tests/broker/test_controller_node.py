@@ -1,5 +1,6 @@
 """A node that is only a controller: what it serves, what it refuses, what it keeps; and a controller's own listener."""
 
+import logging
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata_node import Ports
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.metadata.image import BROKER, BROKER_LOGGER
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
@@ -19,6 +21,7 @@ from ottla.sim.loop import SimLoop, SimPool
 from ottla.sim.machine import Machine
 from ottla.sim.net import new_listener
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
@@ -104,6 +107,29 @@ def test_it_serves_at_once_and_keeps_what_was_decided() -> None:
     node.close()
     assert scene.start().image.quotas == quotas
     scene.node.close()
+
+
+def test_it_changes_its_own_loggers_and_the_configs_of_nodes_that_it_knows() -> None:
+    scene = ControllerScene()
+    scene.start()
+    logger = logging.getLogger("ottla.request")
+    level = logger.level
+
+    def changed(kind: int, name: str, key: str, value: str) -> int:
+        config = incremental.AlterableConfig(name=key, value=value)
+        resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+        request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+        code: int = scene.ask(request, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1).responses[0].error_code
+        return code
+
+    try:
+        assert changed(BROKER_LOGGER, "7", "ottla.request", "DEBUG") == 0
+        assert scene.node.controller_dispatch.log.wanted
+        assert changed(BROKER, "7", "log.cleaner.threads", "2") == 0
+        assert changed(BROKER, "8", "log.cleaner.threads", "2") == ErrorCode.BROKER_ID_NOT_REGISTERED
+    finally:
+        logger.setLevel(level)
+        scene.node.close()
 
 
 def test_there_is_no_broker_to_put_a_topic_on() -> None:
