@@ -5,16 +5,18 @@ The cluster is a table of answers. Styles are shown as <bold>...</>.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
-from ottla.cli.ottla import disk, partition, quorum, storage, token, transaction, user
+from ottla.cli import screen
+from ottla.cli.ottla import disk, partition, perf, quorum, storage, token, transaction, user
 from ottla.client import DelegationToken, ErrorCode, KafkaError, TopicPartition
 from ottla.client.admin.replica import ActiveProducer
 from ottla.client.admin.result import LogDirDescription, QuorumDescription, QuorumReplica, ReplicaLogDir, Results
@@ -371,3 +373,63 @@ def test_a_password_is_the_first_line_of_stdin(asked: Callable[..., Said], monke
     assert asked(user, client, "users", "set", "ann").code == 0
     assert prompt.call_args == call("password of ann", hide_input=True, confirmation_prompt=True, err=True)
     assert passwords(client) == {"typed"}
+
+
+MEASURED = {
+    "records": 12_000,
+    "seconds": 1.5,
+    "records_per_second": 8000,
+    "mebibytes_per_second": 7.8,
+    "first_record_after_ms": None,
+    "latency_ms": {"p50": 1234.5, "max": 2},
+}
+
+
+def test_a_measurement_is_a_table_for_people_and_lines_for_programs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        ["records", "12,000"],
+        ["time", "1.5 s"],
+        ["records a second", "8,000"],
+        ["throughput", "7.8 MiB/s"],
+        ["latency p50", "1,234.5 ms"],
+        ["latency max", "2 ms"],
+    ]
+    perf._report(MEASURED, as_json=False)
+    assert [line.split("\t") for line in capsys.readouterr().out.splitlines()] == rows
+    perf._report({"first_record_after_ms": 30, "records": 1}, as_json=False)
+    assert capsys.readouterr().out == "first record after\t30 ms\nrecords\t1\n"
+    perf._report(MEASURED, as_json=True)
+    assert json.loads(capsys.readouterr().out) == MEASURED
+    table = Mock()
+    monkeypatch.setattr(screen, "on_terminal", lambda: True)
+    monkeypatch.setattr(screen, "table", table)
+    perf._report(MEASURED, as_json=False)
+    columns, shown = table.call_args.args
+    assert ([list(row) for row in shown], table.call_args.kwargs) == (rows, {"headless": True})
+    assert [(column.style, column.numeric) for column in columns] == [("dim", False), ("", True)]
+
+
+def test_a_latency_is_from_the_send_to_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([0, 5_000_000, 10_000_000, 12_000_000])
+    monkeypatch.setattr(perf, "time", SimpleNamespace(perf_counter_ns=lambda: next(moments)))
+    consumer, producer = MagicMock(), MagicMock()
+    consumer.__enter__.return_value, producer.__enter__.return_value = consumer, producer
+    consumer.partitions_for.return_value = [0, 1]
+    monkeypatch.setattr("ottla.client.Consumer", lambda _: consumer)
+    monkeypatch.setattr("ottla.client.Producer", lambda _: producer)
+    consumer.poll.return_value = ["record"]
+    bar: Any = Mock(task_ids=[0])
+    latencies, total_ns, most_ns = perf._round_trips({}, {}, "t", 2, 9, bar)
+    assert (total_ns, most_ns) == (7_000_000, 5_000_000)
+    assert producer.send.call_args_list == [call("t", b"x" * 9)] * 2
+    assert consumer.poll.call_args_list == [call(30.0)] * 2
+    places = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert consumer.assign.call_args == consumer.seek_to_end.call_args == call(places)
+    assert bar.update.call_args_list == [call(0, completed=0, count=0, rate="5.00 ms")]
+    assert latencies is not None
+    consumer.poll.return_value = []
+    moments = iter([0, 1])
+    with pytest.raises(KafkaError, match="the record did not come back within 30 s"):
+        perf._round_trips({}, {}, "t", 2, 9, bar)
