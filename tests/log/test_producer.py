@@ -143,6 +143,22 @@ def test_only_a_silent_producer_without_a_transaction_is_forgotten(transactional
     assert (producers.first_unstable_offset(1) == 0) == transactional
 
 
+def test_nothing_is_left_of_transactions_when_a_log_begins_again() -> None:
+    """One that had ended but was not replicated, one that is open, and one that is being verified."""
+    producers = Producers()
+    _add(producers, 0, offset=3)
+    ended = producers.end(_ME, 0, 0, 4, 1, aborted=False)
+    assert ended is not None
+    producers.complete(ended)
+    producers.add(_ME + 1, 0, 0, 5, 5, 1, True)
+    producers.verify_from(_ME, 0, 5, False, 1000)
+    assert producers.first_unstable_offset(4) == 3
+    producers.clear()
+    assert producers.by_id == {} and producers.first_unstable_offset(0) is None
+    assert _check(producers, 6) is ErrorCode.NONE
+    producers.validate()
+
+
 def test_a_beginning_that_nobody_verified_is_forgotten_like_its_producer() -> None:
     producers = Producers()
     producers.verify_from(_ME, 0, 5, False, 1000)
