@@ -356,7 +356,7 @@ class Dispatch:
 
 def _is_unmeasured(key: int, request: Any) -> bool:
     if key == ApiKey.FETCH:
-        return max(request.replica_id, request.replica_state.replica_id) >= 0
+        return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
     return key in _UNMEASURED
 
 
