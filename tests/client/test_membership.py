@@ -106,6 +106,9 @@ class Alone:
     async def subscribed(self) -> set[str]:
         return {"t"}
 
+    def subscription(self) -> set[str]:
+        return {"t"}
+
     async def before_revoke(self) -> None:
         pass
 
@@ -312,6 +315,42 @@ def test_leaving_is_for_good_or_for_a_while() -> None:
     assert ConsumerMembership(settings(group_protocol="consumer"), "me").leave_request().member_epoch == -1
     static = settings(group_protocol="consumer", group_instance_id="i")
     assert ConsumerMembership(static, "me").leave_request().member_epoch == -2
+
+
+class _Owner(Alone):
+    """An owner of partitions, who writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.partitions = {ONE, TWO, TopicPartition("u", 0)}
+        self.told: list[object] = []
+
+    def owned(self) -> set[TopicPartition]:
+        return set(self.partitions)
+
+    async def before_revoke(self) -> None:
+        self.told.append("commit")
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
+        self.told.append(partitions)
+        self.partitions -= partitions
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+def test_a_member_gives_up_what_it_does_not_subscribe_to_before_it_joins(assignor: str) -> None:
+    """A cooperative member keeps the rest."""
+
+    async def run() -> None:
+        owner = _Owner()
+        given = settings(partition_assignment_strategy=assignor)
+        group = ClassicGroupMember(Cluster(given), given, owner)
+        group.membership.member_id = "me"
+        first, joining = await group.poll(), await group.poll()
+        assert joining is first is not None and not joining.done()
+        cooperative = assignor == "cooperative-sticky"
+        assert owner.told == ["commit", {TopicPartition("u", 0)} if cooperative else {ONE, TWO, TopicPartition("u", 0)}]
+        joining.cancel()
+
+    asyncio.run(run())
 
 
 class _Joining(ClassicGroupMember):

@@ -53,9 +53,13 @@ class ClassicGroupMember(Group):
         if self._joining is None:
             if self.membership.join_reason is None:
                 return None
-            if not self.membership.cooperative and self._owner.owned():
+            given_up = self._owner.owned()
+            if self.membership.cooperative:
+                topics = self._owner.subscription()
+                given_up = {partition for partition in given_up if partition.topic not in topics}
+            if given_up:
                 await self._owner.before_revoke()
-                await self._owner.revoke(self._owner.owned())
+                await self._owner.revoke(given_up)
             self._joining = asyncio.get_running_loop().create_task(self._join())
         if not self._joining.done():
             return self._joining  # type: ignore[return-value]

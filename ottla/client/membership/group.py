@@ -55,6 +55,9 @@ class Owner(Protocol):
     async def subscribed(self) -> set[str]:
         """The existing topics of the subscription, with a pattern resolved."""
 
+    def subscription(self) -> set[str]:
+        """The topics of the subscription, as far as they are known."""
+
     def pattern_text(self) -> str | None:
         """The pattern that the broker evaluates (KIP-848), or None."""
 
