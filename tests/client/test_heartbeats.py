@@ -43,6 +43,10 @@ class Beating(Group):
         super().__init__(self.cluster, settings, self.owner)
 
     @property
+    def joined(self) -> bool:
+        return True
+
+    @property
     def busy(self) -> bool:
         return False
 

@@ -345,7 +345,7 @@ def test_a_member_gives_up_what_it_does_not_subscribe_to_before_it_joins(assigno
         group = ClassicGroupMember(Cluster(given), given, owner)
         group.membership.member_id = "me"
         first, joining = await group.poll(), await group.poll()
-        assert joining is first is not None and not joining.done()
+        assert joining is not None and joining is first and not joining.done()
         cooperative = assignor == "cooperative-sticky"
         assert owner.told == ["commit", {TopicPartition("u", 0)} if cooperative else {ONE, TWO, TopicPartition("u", 0)}]
         joining.cancel()
