@@ -28,6 +28,15 @@ def consumer(**given: Any) -> ConsumerSettings:
     return ConsumerSettings.read(SERVER, given)
 
 
+@pytest.mark.parametrize(
+    ("settings", "own"),
+    [(AdminSettings, {}), (ProducerSettings, {}), (ConsumerSettings, {}), (ShareConsumerSettings, {"group_id": "g"})],
+)
+def test_every_client_needs_a_broker(settings: Any, own: dict[str, object]) -> None:
+    with pytest.raises(OttlaError, match=r"bootstrap\.servers is missing: name at least one broker"):
+        settings.read({}, own)
+
+
 # ---- the producer
 
 

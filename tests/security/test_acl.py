@@ -4,6 +4,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,39 @@ def test_any_resource_is_one_that_a_decision_allows(values: list[dict[str, Any]]
     # As Kafka's own, it may miss a name between patterns; it must not miss what no rule denies.
     denies = any(each["permission_type"] == AclPermission.DENY for each in values)
     assert denies or not any(rules.allows("User:ann", "10.0.0.1", operation, 2, name) for name in names)
+
+
+_DENY, _ALLOW = AclPermission.DENY, AclPermission.ALLOW
+_LITERAL, _PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+
+
+@pytest.mark.parametrize(
+    ("patterns", "may"),
+    [
+        ([], False),
+        ([(_ALLOW, _LITERAL, "a")], True),
+        ([(_ALLOW, _PREFIXED, "a")], True),
+        ([(_ALLOW, _LITERAL, "*")], True),
+        ([(_ALLOW, _LITERAL, "a"), (_DENY, _LITERAL, "*")], False),
+        ([(_ALLOW, _LITERAL, "*"), (_DENY, _LITERAL, "*")], False),
+        ([(_ALLOW, _LITERAL, "*"), (_DENY, _LITERAL, "a")], True),
+        ([(_ALLOW, _LITERAL, "a"), (_DENY, _LITERAL, "a")], False),
+        ([(_ALLOW, _LITERAL, "a"), (_DENY, _LITERAL, "a"), (_ALLOW, _LITERAL, "b")], True),
+        ([(_ALLOW, _LITERAL, "ab"), (_DENY, _PREFIXED, "a")], False),
+        ([(_ALLOW, _LITERAL, "ab"), (_DENY, _PREFIXED, "ab")], False),
+        ([(_ALLOW, _LITERAL, "ab"), (_DENY, _PREFIXED, "abc")], True),
+        ([(_ALLOW, _PREFIXED, "ab"), (_DENY, _PREFIXED, "a")], False),
+        ([(_ALLOW, _PREFIXED, "a"), (_DENY, _PREFIXED, "ab")], True),
+    ],
+)
+def test_any_resource_is_allowed_by_a_pattern_that_no_other_denies_as_a_whole(
+    patterns: list[tuple[AclPermission, PatternType, str]], may: bool
+) -> None:
+    rules = Rules()
+    for number, (permission, pattern, name) in enumerate(patterns, 1):
+        who = {"principal": "User:ann", "host": "*", "operation": AclOperation.READ, "permission_type": permission}
+        rules.add(record(number, resource_type=AclResource.TOPIC, resource_name=name, pattern_type=pattern, **who))
+    assert rules.allows_any("User:ann", "10.0.0.1", AclOperation.READ, AclResource.TOPIC) is may
 
 
 def test_super_users_may_do_everything_and_the_unknown_is_as_it_is_set() -> None:

@@ -53,6 +53,20 @@ def test_a_protocol_map_gives_listeners_their_protocols() -> None:
     assert found.inter_broker_listener_name == "INSIDE"
 
 
+def test_only_a_listeners_own_port_must_be_its_alone() -> None:
+    # A proxy in front of the node may tell its listeners apart by their names.
+    names = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    found = settings(
+        listeners="PLAINTEXT://:1,OTHER://:2,CONTROLLER://:3",
+        advertised_listeners="PLAINTEXT://a.example:9092,OTHER://b.example:9092",
+        **names,
+    )
+    assert found.advertised_listeners is not None
+    assert [each.port for each in found.advertised_listeners] == [9092, 9092]
+    with pytest.raises(OttlaError, match=r"listeners: .* share port 1"):
+        settings(listeners="PLAINTEXT://:1,OTHER://:1,CONTROLLER://:3", **names)
+
+
 def test_a_controllers_listener_is_not_plaintext_by_itself_where_tls_is_in_use() -> None:
     with pytest.raises(OttlaError, match=r"add CONTROLLER:PLAINTEXT .* to listener\.security\.protocol\.map"):
         settings(listeners="SSL://:9092,CONTROLLER://:9093", security_inter_broker_protocol="SSL")
