@@ -66,8 +66,12 @@ class PartitionChange:
         #: Replicas that may have lost committed records and are not eligible leaders.
         self.unclean: tuple[int, ...] = ()
         self.election = ElectionKind.ONLINE
-        self.acceptable: Callable[[int], bool] = lambda broker_id: may_lead(image, partition, broker_id)
+        self.acceptable: Callable[[int], bool] = self._may_lead
         self._eligible = list(partition.eligible_leader_replicas)
+
+    def _may_lead(self, broker_id: int) -> bool:
+        """As Apache Kafka's LeaderAcceptor; of a replica that moves, the new directory counts."""
+        return may_lead(self._image, self._old, broker_id, self.directories.get(broker_id))
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record; None if nothing changes."""

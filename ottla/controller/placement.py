@@ -108,10 +108,13 @@ def default_directory(image: Image, broker_id: int) -> Uuid:
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY if log_dirs else MIGRATING_DIRECTORY
 
 
-def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:
-    """Return True if the broker is active and its replica's directory is online (Apache Kafka's LeaderAcceptor)."""
+def may_lead(image: Image, partition: PartitionImage, broker_id: int, moved_to: Uuid | None = None) -> bool:
+    """Return True if the broker is active and its replica's directory, or the one it moves to, is online."""
     broker = image.brokers.get(broker_id)
-    return broker is not None and broker.is_active and not is_outside_directories(partition, broker_id, broker.log_dirs)
+    if broker is None or not broker.is_active:
+        return False
+    directory = directory_of(partition, broker_id) if moved_to is None else moved_to
+    return directory is None or directory_is_online(directory, broker.log_dirs)
 
 
 def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:

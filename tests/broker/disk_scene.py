@@ -123,3 +123,12 @@ class Scene:
         """(a partition in /b, one in /a)"""
         there = {self.lies_in(index): index for index in range(4)}
         return there["/b"], there["/a"]
+
+
+def about_to_move(seed: int) -> tuple[Scene, str]:
+    """A scene with something to move, and where it is to go."""
+    scene = Scene(seed)
+    scene.create()
+    for number in range(5):
+        scene.write(1, b"before %d" % number)
+    return scene, scene.other(1)

@@ -234,7 +234,8 @@ def test_a_move_whose_replica_has_gone_is_dropped_and_one_that_is_over_left_alon
     move = {"no move": None, "another move": (object(), "/b")}.get(how, (future, "/b"))
     node: Any = SimpleNamespace(
         _runtime=SimpleNamespace(closed=how == "closed"),
-        _store=SimpleNamespace(future=lambda tp: move, cancel_move=dropped.append),
+        _store=SimpleNamespace(future=lambda tp: move),
+        _cancel=dropped.append,
         _leadership=lambda: SimpleNamespace(hosted={}),
     )
     LogDirs._copy(node, _TP, future)

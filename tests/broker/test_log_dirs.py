@@ -28,7 +28,7 @@ from ottla.wire.api.assign_replicas_to_dirs import (
 )
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.broker.disk_scene import TOPIC, Scene
+from tests.broker.disk_scene import TOPIC, Scene, about_to_move
 
 MOVED = TopicPartition(TOPIC, 1)
 
@@ -202,15 +202,6 @@ def test_a_move_that_is_taken_back_or_goes_nowhere_changes_nothing() -> None:
     scene.machine.settle()
     assert scene.lies_in(1) == at
     assert not [name for name in scene.machine.disk.list(scene.other(1)) if name.endswith("-future")]
-
-
-def about_to_move(seed: int) -> tuple[Scene, str]:
-    """A scene with something to move, and where it is to go."""
-    scene = Scene(seed)
-    scene.create()
-    for number in range(5):
-        scene.write(1, b"before %d" % number)
-    return scene, scene.other(1)
 
 
 def effects_of_a_move() -> int:

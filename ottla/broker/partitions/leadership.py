@@ -267,8 +267,9 @@ class Leadership:
         if gone and not self._store.failed_directories and self._is_replaceable(known):
             # The disk was replaced, or the directory was removed from log.dirs for good.
             gone = False
-        if directory is None and self._is_starting and self._store.failed_directories:
-            # The log may lie in a failed directory that the controller has not been told about.
+        is_moving = tp in self._store.unfinished_moves
+        if (directory is None or is_moving) and self._is_starting and self._store.failed_directories:
+            # The log may lie in a failed directory that the controller has not been told about, or is told no more.
             self._offline.add(tp)
         if gone or tp in self._offline:
             _log.error("%s is offline: its log lies in a directory that has failed or is not in log.dirs", tp)

@@ -3,6 +3,8 @@
 Rules:
 - A move fills a log in the other directory like a follower's, one piece per turn of the loop, while the partition stays
   in service. The last piece is copied, flushed and swapped in within one turn.
+- The controller knows of a move before the logs are swapped, so that no start takes the old place, empty, for the log's
+  while the disk of the new one is away (docs/decisions/0792).
 - All moves of a node together respect `replica.alter.log.dirs.io.max.bytes.per.second`; a change of it takes effect
   within a second.
 - A directory whose disk fails is not used until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
@@ -87,6 +89,8 @@ class LogDirs:
         self._cordons: set[Uuid] | None = None
         #: Bytes of a log being filled that are flushed or about to be.
         self._synced_bytes: dict[TopicPartition, int] = {}
+        #: The moves that are complete but for the swap -> whether the swap waits for the controller's word.
+        self._announced: dict[TopicPartition, bool] = {}
 
     # ---- locations of logs
 
@@ -154,9 +158,18 @@ class LogDirs:
     def _assign(self) -> None:
         unassigned, self._unassigned = self._unassigned, {}
         store = self._store
-        self._report_directories(
-            {tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None}
-        )
+        self._report_directories({tp: self._place_of(tp) for tp in unassigned if store.get(tp) is not None})
+        for tp in unassigned:
+            move = store.future(tp)
+            if move is not None and self._announced.get(tp):
+                self._announced[tp] = False
+                self._copy(tp, move[0])
+
+    def _place_of(self, tp: TopicPartition) -> Uuid:
+        """The directory of a log, or the one that it is about to be swapped into."""
+        move = self._store.future(tp)
+        announced = tp in self._announced and move is not None
+        return self._id_of(move[1] if announced and move is not None else self._store.directory_of(tp))
 
     def _report_directories(self, places: Mapping[TopicPartition, Uuid]) -> None:
         """Report the directories of those partitions for which the metadata names another."""
@@ -220,10 +233,7 @@ class LogDirs:
     def _report_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
         store = self._store
         self._report_directories(
-            {
-                tp: directory if store.get(tp) is None else self._id_of(store.directory_of(tp))
-                for tp, directory in refused.items()
-            }
+            {tp: directory if store.get(tp) is None else self._place_of(tp) for tp, directory in refused.items()}
         )
 
     def _id_of(self, path: str) -> Uuid:
@@ -251,7 +261,7 @@ class LogDirs:
         replica = self._leadership().hosted.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:
-            store.cancel_move(tp)
+            self._cancel(tp)
             future = None
         if replica is None:
             try:
@@ -278,7 +288,7 @@ class LogDirs:
             return
         if replica is None:
             _log.warning("the move of %s to %s is dropped: this node no longer has a replica", tp, move[1])
-            store.cancel_move(tp)
+            self._cancel(tp)
             return
         source = replica.log
         again = partial(self._copy, tp, future)
@@ -297,16 +307,37 @@ class LogDirs:
                 # Flush this much off the loop; little will be appended in the meantime.
                 self._synced_bytes[tp] = future.size
                 self._flusher.flush([future], again)
-            else:
+            elif self._is_known(tp, move[1]):
                 self._swap(tp, replica)
+            elif tp in self._announced:
+                # The next change of the topic's metadata goes on.
+                self._announced[tp] = True
+            else:
+                runtime.loop.call_later(_RETRY_SECONDS, again)
         except OSError as error:
             self._copy_failed(tp, future, error)
         except KafkaError as error:
             _log.error("cannot move %s: %s", tp, error)
-            store.cancel_move(tp)
+            self._cancel(tp)
         except Exception:
             _log.exception("cannot move %s; the move is dropped", tp)
-            store.cancel_move(tp)
+            self._cancel(tp)
+
+    def _cancel(self, tp: TopicPartition) -> None:
+        """Cancel a move; a controller that knows of it hears again where the log lies."""
+        self._store.cancel_move(tp)
+        if self._announced.pop(tp, None) is not None:
+            self.assign_later(tp)
+
+    def _is_known(self, tp: TopicPartition, path: str) -> bool:
+        """Whether the controller knows that a log is about to be in this directory. If not, it is told."""
+        runtime = self._runtime
+        if runtime.image.metadata_version < DIRECTORIES_FROM or self.named(tp) == self._store.directory_id(path):
+            return True
+        if tp not in self._announced and runtime.node_id in runtime.image.brokers:
+            self._announced[tp] = False
+            self._report_directories({tp: self._id_of(path)})
+        return False
 
     def _swap(self, tp: TopicPartition, replica: HostedReplica) -> None:
         """Use the copy from now on, also if the old log cannot be removed."""
@@ -322,6 +353,7 @@ class LogDirs:
         assert log is not None
         replica.replace_log(log)
         self._synced_bytes.pop(tp, None)
+        self._announced.pop(tp, None)
         _log.info("%s has moved to %s", tp, store.directory_of(tp))
         self.assign_later(tp)
         if failure is not None:
@@ -348,7 +380,7 @@ class LogDirs:
     def _copy_failed(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("cannot move %s: %s", tp, error)
         if error.errno in HARMLESS_ERRORS:
-            self._store.cancel_move(tp)
+            self._cancel(tp)
             return
         # The error's path shows which of the two directories failed; without a path assume the one being written.
         name = error.filename if isinstance(error.filename, str) else ""
@@ -394,7 +426,13 @@ class LogDirs:
         directory, lost = self._id_of(path), store.fail(path, error)
         self._leadership().take_offline(lost)
         # The controller cannot tell that a partition is offline unless it knows the partition's directory.
-        self._report_directories(dict.fromkeys(lost, directory))
+        places = dict.fromkeys(lost, directory)
+        for tp in [each for each in self._announced if store.future(each) is None]:
+            # Its move ended with the directory. The log itself goes on, where the controller does not look for it.
+            del self._announced[tp]
+            if store.get(tp) is not None:
+                places[tp] = self._place_of(tp)
+        self._report_directories(places)
         self._life.directory_failed(directory)
 
     def report_failed_directories(self) -> None:

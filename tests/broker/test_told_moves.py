@@ -1,0 +1,91 @@
+"""Moves between log directories as the controller hears of them: before the swap, and when they end without one."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import TopicPartition
+from ottla.sim.disk import Crashed
+from tests.broker.disk_scene import TOPIC, about_to_move
+
+MOVED = TopicPartition(TOPIC, 1)
+
+
+@pytest.mark.parametrize("breaks", ["source", "destination"])
+def test_a_disk_that_dies_with_a_crash_in_a_move_has_no_empty_log_take_the_place_of_its_own(breaks: str) -> None:
+    outcomes = set()
+    for number in count():
+        scene, to = about_to_move(number)
+        # The metadata log is in /a, without which no node starts: /b dies.
+        if to == ("/b" if breaks == "source" else "/a"):
+            scene.move(1, to)
+            scene.until_moved(1, to)
+            to = scene.other(1)
+        disk = scene.machine.disk
+        disk.crash_at = disk.effects + number
+        is_over = False
+        with suppress(Crashed):
+            scene.move(1, to)
+            scene.until_moved(1, to)
+            is_over = True
+        scene.machine.power_off()
+        has_log = str(MOVED) in disk.list("/a")
+        disk.break_directory("/b")
+        scene.machine.start()
+        scene.machine.settle()
+        known = list(scene.written[1])
+        code = scene.write(1, b"again")
+        outcomes.add((has_log, code))
+        if code == "NONE":
+            assert scene.read(1) == [*known, b"again"], number
+        scene.machine.power_off()
+        disk.mend_directory("/b")
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.write(1, b"at last") == "NONE", number
+        assert scene.read(1) == scene.written[1], number
+        if is_over:
+            break
+    assert outcomes == {(True, "NONE"), (False, "KAFKA_STORAGE_ERROR")}
+
+
+@pytest.mark.parametrize("why", ["the disk dies", "the disk is full", "taken back"])
+def test_a_move_that_ends_when_the_controller_knows_of_it_is_told_as_ended(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, _ = about_to_move(1)
+    if scene.lies_in(1) == "/b":
+        scene.move(1, "/a")
+        scene.until_moved(1, "/a")
+    log_dirs, swap = scene.node.log_dirs, LogDirs._swap
+    there = {path: scene.node.log_dirs._id_of(path) for path in ("/a", "/b")}
+    before = scene.node.image.topics[TOPIC].partitions[1]
+    named: list[Any] = []
+
+    def ends(*swapped: Any) -> None:
+        named.extend(scene.node.image.topics[TOPIC].partitions[1].directories)
+        if why == "taken back":
+            assert log_dirs.move(MOVED, "/a") is ErrorCode.NONE
+            return
+        if why == "the disk dies":
+            scene.machine.disk.break_directory("/b")
+            swap(*swapped)
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(LogDirs, "_swap", ends)
+    assert scene.move(1, "/b") == "NONE"
+    scene.machine.settle()
+    assert named == [there["/b"]]
+    after = scene.node.image.topics[TOPIC].partitions[1]
+    assert after.directories == (there["/a"],)
+    # No controller took it for offline meanwhile; Apache Kafka's would elect nobody before the next start.
+    assert (after.leader, after.leader_epoch) == (1, before.leader_epoch)
+    assert scene.write(1, b"after") == "NONE"
+    assert scene.read(1) == scene.written[1]
