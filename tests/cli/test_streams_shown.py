@@ -52,17 +52,17 @@ def shown(
 
 
 @pytest.mark.parametrize(
-    ("running", "state"),
+    ("reported", "ago_s", "state"),
     [
-        (None, "NOT_RUNNING"),
-        (alive("ERROR"), "ERROR"),
-        (alive("NOT_RUNNING"), "NOT_RUNNING"),
-        (alive("RUNNING"), "RUNNING"),
-        (alive("RUNNING", ago_s=86_400), "LOST"),
+        (None, 0, "NOT_RUNNING"),
+        ("ERROR", 0, "ERROR"),
+        ("NOT_RUNNING", 0, "NOT_RUNNING"),
+        ("RUNNING", 0, "RUNNING"),
+        ("RUNNING", 86_400, "LOST"),
     ],
 )
-def test_applications_are_listed_by_their_state(shown: Any, running: Alive | None, state: str) -> None:
-    said = shown(running, last_run())
+def test_applications_are_listed_by_their_state(shown: Any, reported: str | None, ago_s: float, state: str) -> None:
+    said = shown(None if reported is None else alive(reported, ago_s), last_run())
     for words in ((), ("list",)):
         assert cells(said(*words).out) == [
             ["application", "state", "tasks", "stores", "lag", "started", "guarantee"],

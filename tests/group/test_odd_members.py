@@ -54,7 +54,7 @@ def heartbeat(**change: Any) -> ShareGroupHeartbeatRequest:
         ({"member_id": " "}, "MemberId can't be empty."),
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
-        ({"member_id": "", "group_id": ""}, "MemberId can't be empty."),
+        ({"member_id": "", "group_id": ""}, "Invalid member id in the request."),
         ({"member_id": "m" * 37}, "Invalid member id in the request."),
         ({"subscribed_topic_names": None}, "SubscribedTopicNames must be set in first request."),
         ({"subscribed_topic_names": []}, "SubscribedTopicNames must be set in first request."),

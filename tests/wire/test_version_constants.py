@@ -32,6 +32,7 @@ broker/handlers/api_versions _NAMED_FROM 3 ApiVersionsRequest.client_software_na
 broker/handlers/api_versions _ZERO_FEATURES_FROM 4 KAFKA-17011
 broker/handlers/controller _ELECTION_ERROR_FROM 1 ElectLeadersResponse.error_code
 broker/handlers/fetch _FROM_FOLLOWERS_SINCE 11 FetchRequest.rack_id
+broker/handlers/fetch _STORAGE_ERROR_SINCE 6 KAFKA_STORAGE_ERROR (KIP-112)
 broker/handlers/group _BATCHED_FROM 4 FindCoordinatorRequest.coordinator_keys
 broker/handlers/group _MANY_GROUPS_FROM 8 OffsetFetchRequest.groups
 broker/handlers/group _SHARE_FROM 6 FindCoordinator takes keys of share groups (KIP-932)

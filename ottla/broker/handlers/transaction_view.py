@@ -19,7 +19,7 @@ from ottla.wire.api import describe_transactions as describe
 from ottla.wire.api import list_transactions as listing
 
 #: Each step takes about a millisecond.
-_LISTED_PER_STEP = _DESCRIBED_PER_STEP = 100
+_PER_STEP = 100
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS)
@@ -34,7 +34,7 @@ def _describe_all(
     response = describe.DescribeTransactionsResponse()
     for number, transactional_id in enumerate(request.transactional_ids, 1):
         response.transaction_states.append(_describe(call, transactional_id))
-        if not number % _DESCRIBED_PER_STEP:
+        if not number % _PER_STEP:
             yield
     return response
 
@@ -100,7 +100,7 @@ def _list(
                     transaction_state=TITLES[each.state],
                 )
             )
-        if not number % _LISTED_PER_STEP:
+        if not number % _PER_STEP:
             yield
     return response
 
@@ -144,7 +144,7 @@ def _producers_of_all(
         for index in topic.partition_indexes:
             answer.partitions.append(_producers(call, topic.name, index))
             number += 1
-            if not number % _DESCRIBED_PER_STEP:
+            if not number % _PER_STEP:
                 yield
     return response
 

@@ -12,11 +12,21 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.ports import Buffer
+from ottla.wire import schema
 from ottla.wire.compile import decode, encode
 from ottla.wire.record import consumer_protocol as wire
-from ottla.wire.type import Malformed
+from ottla.wire.record.consumer_protocol import AssignedTopicPartition
+from ottla.wire.type import Int32, Malformed
 
 _VERSION = 3
+
+
+@schema.wire(versions="0-1", flexible="none")
+class StickyUserData:
+    """The user data of Java's `sticky` assignor, which no version precedes: what the member had, and when."""
+
+    previous_assignment: list[AssignedTopicPartition] = schema.on("0+", factory=list)
+    generation: Int32 = schema.on("1+", default=-1)
 
 
 @frozen
@@ -63,8 +73,7 @@ def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | No
     """Encode an assignment for SyncGroup."""
     message = wire.ConsumerProtocolAssignment(
         assigned_partitions=[
-            wire.AssignedTopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
         ],
         user_data=user_data,
     )
@@ -90,16 +99,16 @@ def parse_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 def sticky_user_data(partitions: Iterable[TopicPartition], generation: int) -> bytes:
     """Encode a member's last assignment for the `sticky` assignor."""
     previous = [
-        wire.AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
+        AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
     ]
-    return encode(wire.StickyUserData(previous_assignment=previous, generation=generation), 1)
+    return encode(StickyUserData(previous_assignment=previous, generation=generation), 1)
 
 
 def parse_sticky_user_data(data: Buffer) -> tuple[tuple[TopicPartition, ...], int]:
     """The partitions and generation of a member's last assignment; as in Java's client, none if they are unreadable."""
     for version in (1, 0):
         with suppress(Malformed):
-            message, _ = decode(wire.StickyUserData, version, data, 0)
+            message, _ = decode(StickyUserData, version, data, 0)
             return tuple(
                 TopicPartition(topic.topic, partition)
                 for topic in message.previous_assignment

@@ -42,14 +42,6 @@ class ConsumerProtocolAssignment:
     user_data: Bytes | None = on("0+", default=None)
 
 
-@wire(versions="0-1", flexible="none")
-class StickyUserData:
-    """The user data of Java's `sticky` assignor: what the member had, and in which generation. No version precedes."""
-
-    previous_assignment: list[AssignedTopicPartition] = on("0+", factory=list)
-    generation: Int32 = on("1+", default=-1)
-
-
 def pack(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = NEWEST) -> bytes:
     """Encode the version and the message."""
     return version.to_bytes(2, "big") + encode(message, version)
