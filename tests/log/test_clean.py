@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.log.cleaning.job import Cleaning, plan
+from ottla.log.cleaning.job import Cleaning, Job, plan
 from ottla.log.cleaning.plan import CleaningSource, cleanable, group, is_due
 from ottla.log.cleaning.swap import discard, swap
 from ottla.log.log import Log, LogSettings
@@ -433,7 +433,8 @@ def test_a_batch_with_a_wrong_crc_is_never_cleaned() -> None:
     assert not [name for name in log.disk.list("/t-0") if name.endswith(".cleaned")]
 
 
-def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
+def cleaned() -> tuple[Log, Job]:
+    """A log of three records of one key, and the job that has cleaned them; only the swap is left."""
     log = open_log()
     for number in range(3):
         put(log, ("a", f"{number}"))
@@ -441,6 +442,11 @@ def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
     job = plan(log, 0, 3, NOW_MS, keys_max=10, buffer_bytes=400)
     cleaning = Cleaning(log.disk, job, lambda _: None).run()
     assert next(cleaning) == [0, 1, 2]
+    return log, job
+
+
+def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
+    log, job = cleaned()
     log.truncate(1, NOW_MS)
     log.roll(NOW_MS)
     assert not swap(log, job, [0, 1, 2], NOW_MS)
@@ -448,13 +454,7 @@ def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
 
 
 def test_a_topic_that_is_no_longer_compacted_keeps_what_it_has() -> None:
-    log = open_log()
-    for number in range(3):
-        put(log, ("a", f"{number}"))
-        log.roll(NOW_MS)
-    job = plan(log, 0, 3, NOW_MS, keys_max=10, buffer_bytes=400)
-    cleaning = Cleaning(log.disk, job, lambda _: None).run()
-    assert next(cleaning) == [0, 1, 2]
+    log, job = cleaned()
     log.settings = dataclasses.replace(SETTINGS, cleanup_policy=frozenset({"delete"}))
     assert not swap(log, job, [0, 1, 2], NOW_MS)
     assert pairs(log) == [(0, "a", "0"), (1, "a", "1"), (2, "a", "2")]
