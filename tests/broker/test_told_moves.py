@@ -13,6 +13,7 @@ from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.disk_scene import TOPIC, about_to_move
 
 MOVED = TopicPartition(TOPIC, 1)
@@ -89,3 +90,20 @@ def test_a_move_that_ends_when_the_controller_knows_of_it_is_told_as_ended(
     assert (after.leader, after.leader_epoch) == (1, before.leader_epoch)
     assert scene.write(1, b"after") == "NONE"
     assert scene.read(1) == scene.written[1]
+
+
+def test_a_topic_that_is_deleted_while_the_controller_is_told_of_its_move_leaves_the_next_one_of_its_name_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, to = about_to_move(2)
+    with monkeypatch.context() as away:
+        away.setattr(scene.node.log_dirs, "_report_directories", lambda places: None)
+        assert scene.move(1, to) == "NONE"
+        scene.machine.settle()
+    assert scene.lies_in(1) != to, "it moved without the controller's word"
+    scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    scene.machine.settle()
+    scene.create()
+    to = scene.other(1)
+    assert scene.move(1, to) == "NONE"
+    scene.until_moved(1, to)

@@ -271,7 +271,9 @@ class LogDirs:
                     self._preferred[tp] = path
                 return error.code
         if future is None and store.directory_of(tp) != path:
+            # Those of a move before, which may have ended with its topic.
             self._synced_bytes.pop(tp, None)
+            self._announced.pop(tp, None)
             try:
                 log = store.begin_move(tp, path, runtime.clock.now_ms())
             except OSError as error:
