@@ -271,7 +271,7 @@ class LogDirs:
                     self._preferred[tp] = path
                 return error.code
         if future is None and store.directory_of(tp) != path:
-            # Those of a move before, which may have ended with its topic.
+            # A move before may have ended with its topic and left these.
             self._synced_bytes.pop(tp, None)
             self._announced.pop(tp, None)
             try:
