@@ -44,28 +44,27 @@ class Unsupported(KafkaError):
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-class ServerFault(KafkaError):
+class _TriedAgain(KafkaError):
+    """An error that a retry may cure where it occurs, although its code is not retriable."""
+
+    @property
+    def retriable(self) -> bool:
+        """True, unlike the code."""
+        return True
+
+
+class ServerFault(_TriedAgain):
     """The broker failed on one partition and does not say why. Reads ask again, as those of Java's clients do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
-    @property
-    def retriable(self) -> bool:
-        """True, unlike the code: the next try may meet no fault."""
-        return True
 
-
-class StaleEpoch(KafkaError):
+class StaleEpoch(_TriedAgain):
     """The coordinator has a newer epoch of this member than its last heartbeat's answer brought: the next one does."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.STALE_MEMBER_EPOCH, message)
-
-    @property
-    def retriable(self) -> bool:
-        """True, unlike the code: the next try has the new epoch."""
-        return True
 
 
 class AuthenticationFailed(KafkaError):

@@ -25,6 +25,7 @@ from ottla.broker.log_output import RequestLog
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
 from ottla.net.inbound import Connection, Part, PeerError, Slot
+from ottla.raft.message import replica_id
 from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decoder, encoder, step_decoder, step_encoder
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
@@ -356,7 +357,7 @@ class Dispatch:
 
 def _is_unmeasured(key: int, request: Any) -> bool:
     if key == ApiKey.FETCH:
-        return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+        return replica_id(request) >= 0
     return key in _UNMEASURED
 
 

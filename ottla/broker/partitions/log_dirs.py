@@ -168,8 +168,9 @@ class LogDirs:
     def _place_of(self, tp: TopicPartition) -> Uuid:
         """The directory of a log, or the one that it is about to be swapped into."""
         move = self._store.future(tp)
-        announced = tp in self._announced and move is not None
-        return self._id_of(move[1] if announced and move is not None else self._store.directory_of(tp))
+        if move is not None and tp in self._announced:
+            return self._id_of(move[1])
+        return self._id_of(self._store.directory_of(tp))
 
     def _report_directories(self, places: Mapping[TopicPartition, Uuid]) -> None:
         """Report the directories of those partitions for which the metadata names another."""
