@@ -70,7 +70,7 @@ class PartitionChange:
         self._eligible = list(partition.eligible_leader_replicas)
 
     def _may_lead(self, broker_id: int) -> bool:
-        """As Apache Kafka's LeaderAcceptor; of a replica that moves, the new directory counts."""
+        """As Apache Kafka's LeaderAcceptor; of a replica that moves, the new directory counts, too."""
         return may_lead(self._image, self._old, broker_id, self.directories.get(broker_id))
 
     def build(self) -> PartitionChangeRecord | None:

@@ -113,8 +113,10 @@ def may_lead(image: Image, partition: PartitionImage, broker_id: int, moved_to: 
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.is_active:
         return False
-    directory = directory_of(partition, broker_id) if moved_to is None else moved_to
-    return directory is None or directory_is_online(directory, broker.log_dirs)
+    directory = directory_of(partition, broker_id)
+    return any(
+        each is None or directory_is_online(each, broker.log_dirs) for each in (directory, moved_to or directory)
+    )
 
 
 def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
