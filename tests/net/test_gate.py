@@ -143,8 +143,8 @@ def test_a_refused_connection_is_closed_at_once_and_is_none_of_the_listeners(gat
 def test_a_refused_connection_may_be_kept_for_a_time(gate: Scripted) -> None:
     gate.refuses_after = 0.02
     with served(gate=gate) as (loop, listener, _), client(listener) as sock:
-        turn_until(loop, lambda: len(gate.told) == 2)
         began = loop.time()
+        turn_until(loop, lambda: len(gate.told) == 2)
         turn_until(loop, lambda: not listener._refused)
         assert loop.time() - began >= 0.01
         assert is_closed(loop, sock)
