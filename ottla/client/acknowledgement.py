@@ -3,8 +3,8 @@
 Rules:
 - A polled record stays in hand until it is acknowledged. In implicit mode the next poll or commit accepts all of them;
   in explicit mode the program must acknowledge each one before the next poll.
-- Acknowledgements wait here until they are sent, and each is sent once. A failed acknowledgement is reported, not
-  retried: the broker redelivers the record to another member when its acquisition lock expires.
+- Acknowledgements wait here until they are sent. A failed acknowledgement is reported; it is sent again only if the
+  broker may take it later. The broker redelivers its record to another member when the acquisition lock expires.
 - A renewed record stays in hand: its lock is extended, and it must be acknowledged again.
 
 KIPs: 932, 1222 (renew).
@@ -132,6 +132,15 @@ class Acknowledgements:
         return {
             partition: ranges(self.ready.pop(partition)) for partition in list(partitions) if partition in self.ready
         }
+
+    def put_back(self, partition: TopicPartition, sent: Iterable[Range]) -> None:
+        """Make acknowledgements ready again that were not taken; newer ones of the same offsets replace them."""
+        ready = self.ready.setdefault(partition, {})
+        for first, last, types in sent:
+            for offset in range(first, last + 1):
+                ready.setdefault(offset, types[offset - first] if len(types) > 1 else types[0])
+        if not ready:
+            del self.ready[partition]
 
 
 def ranges(kinds: dict[int, int]) -> list[Range]:

@@ -23,6 +23,7 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_heartbeat import Assignment, TopicPartitions
 from tests.client.conftest import eventually
+from tests.client.hurried import hurried
 
 PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
 
@@ -229,20 +230,6 @@ def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
     asyncio.run(run())
 
 
-class Hurried(asyncio.SelectorEventLoop):
-    """Its time jumps to the next timer instead of waiting for it."""
-
-    _ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self._ahead
-
-    def _run_once(self) -> None:
-        if self._scheduled and not self._ready:  # type: ignore[attr-defined]
-            self._ahead += max(0.0, self._scheduled[0].when() - self.time())  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]
-
-
 class Coordinator:
     """Answers heartbeats as the test says, and notes when they came; then another process takes the member's place."""
 
@@ -291,8 +278,7 @@ def test_a_heartbeat_that_failed_is_sent_again_after_the_backoff_and_not_only_wh
             group.membership.generation, group.membership.assignor = 3, "range"
         await group._run_heartbeats()
 
-    with asyncio.Runner(loop_factory=Hurried) as runner:
-        runner.run(run())
+    hurried(run())
     assert coordinator.pauses_ms() == [3_000, pause_ms, 3_000]
 
 
@@ -392,6 +378,5 @@ def test_a_topic_that_no_broker_has_a_name_for_is_looked_up_until_one_has() -> N
         assert not group.busy
         return looked
 
-    with asyncio.Runner(loop_factory=Hurried) as runner:
-        looked = runner.run(run())
+    looked = hurried(run())
     assert looked[0] == 1 and 3 <= looked[-1] <= 6, "it backs off"

@@ -155,7 +155,7 @@ def test_who_was_thrown_out_says_nothing_until_the_program_has_polled() -> None:
         assert group.identity()[:2] == ("me", 3)
         assert await group.poll() is not None
         assert not group._lost
-        await group.close()
+        await group.end("", 0, leaves=False)
 
     asyncio.run(run())
 

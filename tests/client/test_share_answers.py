@@ -121,7 +121,6 @@ def test_a_request_without_an_answer_fails_its_acknowledgements(how: str) -> Non
 
 def test_a_node_that_refused_is_asked_again_after_its_pause_only() -> None:
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
-        fetcher._connections[7] = connection
         answer = await ask(fetcher, connection)
         answer.set_result(answered(PartitionData(partition_index=1, error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))))
         await asyncio.sleep(0)
@@ -220,7 +219,7 @@ def test_a_close_that_the_broker_refuses_says_so_of_each_acknowledgement() -> No
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
         said(fetcher, ONE)
         connection.call = Mock(side_effect=KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "why"))
-        await fetcher.finish()
+        await fetcher.finish(1_000)
         assert [(each[0], each[2] and each[2].code) for each in heard] == [(ONE, ErrorCode.INVALID_SHARE_SESSION_EPOCH)]
 
     scene(play)
@@ -289,7 +288,6 @@ def test_an_unsubscription_acknowledges_gives_up_and_leaves(monkeypatch: pytest.
 
 def test_a_commit_that_is_not_answered_in_time_says_so() -> None:
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
-        fetcher._connections[7] = connection
         said(fetcher, ONE)
         consumer = fetcher._on_answer.__self__  # type: ignore[attr-defined]
         with pytest.raises(RequestTimedOut, match=r"acknowledgements were not answered within 20 ms"):
@@ -316,6 +314,7 @@ def test_a_poll_raises_once_what_only_the_program_can_mend(
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
         consumer: AsyncShareConsumer = fetcher._on_answer.__self__  # type: ignore[attr-defined]
         fetcher._sessions.clear()
+        fetcher._connections.clear()
         consumer.subscribe("t")
         fetcher.assigned = {ONE}
         if not waits:
@@ -399,7 +398,6 @@ def test_without_a_leader_the_metadata_are_asked_for(partition: TopicPartition) 
     async def play(fetcher: ShareFetcher, connection: Mock, heard: Heard) -> None:
         metadata = fetcher._cluster.metadata
         fetcher.assigned, fetcher.poll_waits, due = {partition}, True, metadata.update_due_ms()
-        fetcher._connections[7] = connection
         fetcher._pass(now_ms())
         assert connection.send.called == (partition == ONE)
         assert (metadata.update_due_ms() < due) == (partition != ONE)

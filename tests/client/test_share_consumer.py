@@ -21,7 +21,7 @@ from ottla.client import (
 )
 from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
 from ottla.client.connection.clock import now_ms
-from ottla.client.share.fetcher import ShareFetcher
+from ottla.client.share.fetcher import ShareFetcher, _Source
 from ottla.client.share.session import ShareFetchSession
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
@@ -129,7 +129,7 @@ def test_a_request_that_cannot_be_sent_ends_its_session_and_is_told() -> None:
             consumer.on_acknowledged = lambda *said: told.append(said)
             error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "closed")
             connection = Mock(closed=None, send=Mock(side_effect=error))
-            fetcher._session(7, connection).answered(ErrorCode.NONE)
+            begin(fetcher, connection)
             consumer.acknowledgements.give([record(4), record(5)])
             consumer.acknowledgements.settle(for_poll=True)
             fetcher._ask(7, connection, {ONE: ID})
@@ -154,8 +154,16 @@ async def with_session(heard: Heard, **settings: Any) -> AsyncIterator[tuple[Sha
         brokers = [MetadataResponseBroker(node_id=7, host="h", port=1)]
         consumer._cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
         connection = Mock(closed=None, send=Mock(side_effect=lambda *_, **__: asyncio.Future()))
-        consumer._fetcher._session(7, connection).answered(ErrorCode.NONE)
+        begin(consumer._fetcher, connection)
         yield consumer._fetcher, connection
+
+
+def begin(fetcher: ShareFetcher, connection: Mock, node_id: int = 7) -> None:
+    """A session with this node, in which records of both partitions were acquired."""
+    session = fetcher._session(node_id, connection)
+    session.answered(ErrorCode.NONE)
+    fetcher._connections[node_id] = connection
+    fetcher._sources.update({each: _Source(node_id, session, ID) for each in (ONE, TWO)})
 
 
 def said(fetcher: ShareFetcher, *partitions: TopicPartition) -> None:
@@ -170,7 +178,7 @@ def test_acknowledgements_of_a_partition_that_is_gone_travel_alone() -> None:
         async with with_session([]) as (fetcher, connection):
             fetcher.assigned, fetcher.poll_waits = {ONE}, True
             said(fetcher, ONE, TWO)
-            fetcher._ask(7, connection, {ONE: ID, TWO: ID})
+            fetcher._ask(7, connection, {ONE: ID})
             (request,) = connection.send.call_args.args
             assert isinstance(request, ShareAcknowledgeRequest)
             assert [part.partition_index for part in request.topics[0].partitions] == [0, 1]
@@ -189,7 +197,7 @@ def test_a_poll_that_waits_asks_for_records_within_its_settings(mode: str, numbe
             connection,
         ):
             fetcher.assigned, fetcher.poll_waits, fetcher.member_id = {ONE}, True, "me"
-            fetcher._ask(7, connection, {ONE: ID, TWO: ID})
+            fetcher._pass(now_ms())
             (request,) = connection.send.call_args.args
             assert isinstance(request, ShareFetchRequest)
             assert (request.group_id, request.member_id, request.share_session_epoch) == ("g", "me", 1)
@@ -256,22 +264,6 @@ def test_fetches_that_do_not_wait_for_records_do_not_follow_at_once(setting: str
     assert asyncio.run(answered(fetched(gap), **{setting: 0})) == (None, 0), "there was something"
 
 
-def test_a_session_that_is_opened_for_acknowledgements_does_not_wait_for_records() -> None:
-    async def run() -> None:
-        async with with_session([], **LIMITS) as (fetcher, _):
-            connection = Mock(closed=None, send=Mock(side_effect=lambda *_, **__: asyncio.Future()))
-            fetcher.assigned = {ONE}
-            said(fetcher, ONE)
-            fetcher._ask(8, connection, {ONE: ID})
-            (request,) = connection.send.call_args.args
-            assert isinstance(request, ShareFetchRequest)
-            assert (request.share_session_epoch, request.max_wait_ms) == (0, 0)
-            assert request.topics[0].partitions[0].acknowledgement_batches == [], "they come with the next request"
-            assert ONE in fetcher._acknowledgements.ready
-
-    asyncio.run(run())
-
-
 def test_nothing_is_asked_for_when_no_poll_waits_and_nothing_was_said() -> None:
     async def run() -> None:
         async with with_session([]) as (fetcher, connection):
@@ -331,17 +323,18 @@ def test_a_close_tells_of_each_partition_what_became_of_its_acknowledgements() -
         elsewhere = TopicPartition("u", 0)
         heard: Heard = []
         async with with_session(heard) as (fetcher, connection):
+            fetcher._sources[elsewhere] = _Source(8, ShareFetchSession(), ID)
             said(fetcher, ONE, TWO, elsewhere)
 
             async def call(*_: object, **__: object) -> ShareAcknowledgeResponse:
                 return acknowledged({0: ErrorCode.NONE, 1: ErrorCode.INVALID_RECORD_STATE})
 
             connection.call = call
-            await fetcher.finish()
+            await fetcher.finish(1_000)
             assert {partition: error and error.code for partition, _, error in heard} == {
                 ONE: None,
                 TWO: ErrorCode.INVALID_RECORD_STATE,
-                elsewhere: ErrorCode.NETWORK_EXCEPTION,
+                elsewhere: ErrorCode.NOT_LEADER_OR_FOLLOWER,
             }
 
     asyncio.run(run())
@@ -353,7 +346,7 @@ def test_a_close_without_an_answer_says_so() -> None:
         async with with_session(heard) as (fetcher, connection):
             said(fetcher, ONE)
             connection.call = Mock(side_effect=OttlaError("no such version"))
-            await fetcher.finish()
+            await fetcher.finish(1_000)
             assert [(partition, error and error.code) for partition, _, error in heard] == [
                 (ONE, ErrorCode.NETWORK_EXCEPTION)
             ]

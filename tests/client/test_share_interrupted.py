@@ -108,7 +108,9 @@ def test_acknowledgements_for_a_deleted_topic_are_given_up() -> None:
         heard: Heard = []
         async with with_session(heard) as (fetcher, _):
             fetcher.assigned = set()
-            said(fetcher, gone := TopicPartition("gone", 0))
+            gone = TopicPartition("gone", 0)
+            fetcher._sources[gone] = fetcher._sources[ONE]
+            said(fetcher, gone)
             fetcher._pass(now_ms())
             assert [(partition, error and error.code) for partition, _, error in heard] == [
                 (gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -135,7 +137,7 @@ def test_only_what_no_consumer_can_read_is_rejected(damage: str) -> None:
         async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
             fetcher = consumer._fetcher
             fetcher.assigned = {ONE}
-            fetcher._take_in(ONE, PartitionData(acquired_records=acquired, records=b"".join(found)))
+            fetcher._acquire(ONE, PartitionData(acquired_records=acquired, records=b"".join(found)))
             readable = {1: 1, 4: 2, 5: 2} if damage == "a record" else {1: 1}
             assert {one.offset: one.delivery_count for one in fetcher.records} == readable
             assert consumer.acknowledgements.ready == {

@@ -170,10 +170,11 @@ class CommitCalls(ABC):
 
         self._committing = asyncio.get_running_loop().create_task(commit())
 
-    async def before_revoke(self) -> None:
-        """Commit the consumed offsets, with auto-commit."""
+    async def before_revoke(self, timeout_ms: int | None = None) -> None:
+        """Commit the consumed offsets, with auto-commit, within this time (default: request.timeout.ms)."""
+        timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
         if self.settings.enable_auto_commit and self._group is not None and self._positions:
             try:
-                await self._commit(self._to_commit(None), self.settings.request_timeout_ms, automatic=True)
+                await self._commit(self._to_commit(None), timeout_ms, automatic=True)
             except (KafkaError, OttlaError) as error:
                 _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)

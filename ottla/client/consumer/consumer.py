@@ -30,7 +30,7 @@ from ottla.client.consumer.position import PartitionPosition
 from ottla.client.consumer.positioning import PositionCalls
 from ottla.client.consumer.subscription import SubscriptionCalls, call_here
 from ottla.client.membership.classic import ClassicGroupMember
-from ottla.client.membership.group import Group
+from ottla.client.membership.group import Group, end_timeout_ms
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.columns.record import ConsumerRecord
 from ottla.kernel.argument import needs_arrow, serde_of, wait_ms, whole
@@ -335,14 +335,20 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     # ---- the end
 
     async def close(self) -> None:
-        """Commit the consumed offsets (with auto-commit), leave the group and close the connections."""
+        """Commit the consumed offsets (with auto-commit), leave the group and close the connections.
+
+        Brokers that do not answer hold it up for request.timeout.ms, but at most for 30 seconds.
+        """
         if self._closed:
             return
+        timeout_ms = end_timeout_ms(self.settings)
+        deadline_ms = now_ms() + timeout_ms
         try:
             if self._committing is not None:
-                await asyncio.gather(self._committing, return_exceptions=True)
+                await asyncio.wait([self._committing], timeout=timeout_ms / 1000)
+                self._committing.cancel()
             if self._group is not None:
-                await self._leave(self._group, "the consumer was closed")
+                await self._leave(self._group, "the consumer was closed", deadline_ms)
         finally:
             self._closed = True
             self.cancel_lookup()

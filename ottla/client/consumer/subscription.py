@@ -23,7 +23,7 @@ from ottla.client.consumer.metric import ConsumerMeter
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
-from ottla.client.membership.group import Group
+from ottla.client.membership.group import Group, end_timeout_ms
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.argument import partitions_of, shown, topic_name, topic_names
 from ottla.kernel.client_error import NotReachable
@@ -60,7 +60,7 @@ class SubscriptionCalls(ABC):
         """Wake a waiting poll."""
 
     @abstractmethod
-    async def before_revoke(self) -> None:
+    async def before_revoke(self, timeout_ms: int | None = None) -> None:
         """Commit the consumed offsets, with auto-commit."""
 
     def subscribe(
@@ -116,7 +116,7 @@ class SubscriptionCalls(ABC):
         """Stop reading and leave the group."""
         try:
             if self._group is not None:
-                await self._leave(self._group, "the consumer unsubscribed")
+                await self._leave(self._group, "the consumer unsubscribed", now_ms() + end_timeout_ms(self.settings))
         finally:
             self._group = None
             self._is_manual = False
@@ -125,18 +125,14 @@ class SubscriptionCalls(ABC):
             self._names, self._pattern, self._listener = frozenset(), None, None
             self._cluster.metadata.want_all(False, now_ms())
 
-    async def _leave(self, group: Group, reason: str) -> None:
+    async def _leave(self, group: Group, reason: str, deadline_ms: int) -> None:
         """Commit, revoke the partitions and leave; an error of the listener is raised after leaving."""
         try:
-            await self.before_revoke()
+            await self.before_revoke(deadline_ms - now_ms())
             if self._has_subscription():
                 await self.revoke(set(self._positions))
         finally:
-            try:
-                if self._has_subscription():
-                    await group.leave(reason)
-            finally:
-                await group.close()
+            await group.end(reason, deadline_ms, leaves=self._has_subscription())
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions assigned now."""

@@ -43,10 +43,17 @@ from ottla.wire.api.offset_fetch import (
 
 _log = logging.getLogger("ottla.client")
 
+#: The longest time for which a consumer's close waits for the brokers.
+_END_TIMEOUT_MS = 30_000
 #: The last versions of OffsetCommit and OffsetFetch with topic names.
 _NAMED_TOPICS = 9
 #: The first version of OffsetFetch that can wait for transactions (KIP-447).
 _STABLE_FROM = 7
+
+
+def end_timeout_ms(settings: ConsumerSettings) -> int:
+    """How long a consumer's close waits for the brokers in all, as in Java's client."""
+    return min(_END_TIMEOUT_MS, settings.request_timeout_ms)
 
 
 class Owner(Protocol):
@@ -161,12 +168,19 @@ class Group(ABC):
         ):
             self._coordinator_moved()
 
-    async def close(self) -> None:
-        """Stop the heartbeats."""
-        self._closed = True
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
+    async def end(self, reason: str, deadline_ms: int, *, leaves: bool = True) -> None:
+        """Leave the group, which may not be confirmed in time, and stop the heartbeats."""
+        try:
+            if leaves:
+                async with asyncio.timeout(max(0, deadline_ms - now_ms()) / 1000):
+                    await self.leave(reason)
+        except TimeoutError:
+            _log.info("group %s: leaving (%s) was not confirmed in time", self.id, reason)
+        finally:
+            self._closed = True
+            if self._heartbeats is not None:
+                self._heartbeats.cancel()
+                await asyncio.gather(self._heartbeats, return_exceptions=True)
 
     # ---- offsets
 

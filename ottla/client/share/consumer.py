@@ -31,6 +31,7 @@ from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.connection.telemetry import TelemetryPush, connection_points
 from ottla.client.consumer.handing_out import consumer_tracing
+from ottla.client.membership.group import end_timeout_ms
 from ottla.client.settings.share import ShareConsumerSettings
 from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.group import ShareGroupMember
@@ -111,8 +112,7 @@ class AsyncShareConsumer(Generic[K, V]):
         if self._group is not None:
             await self._settle(self.settings.default_api_timeout_ms)
             await self.revoke(set(self._fetcher.assigned))
-            await self._group.leave("the consumer unsubscribed")
-            await self._group.close()
+            await self._group.end("the consumer unsubscribed", now_ms() + end_timeout_ms(self.settings))
             self._group = None
         self._names = frozenset()
 
@@ -384,19 +384,23 @@ class AsyncShareConsumer(Generic[K, V]):
     # ---- the end
 
     async def close(self) -> None:
-        """Send the given acknowledgements, release all other records, leave the group and close the connections."""
+        """Send the given acknowledgements, release all other records, leave the group and close the connections.
+
+        Brokers that do not answer hold it up for request.timeout.ms, but at most for 30 seconds.
+        """
         if self._closed:
             return
         self._closed = True
         try:
             if self._group is not None:
+                deadline_ms = now_ms() + end_timeout_ms(self.settings)
                 try:
                     if self.explicit:
-                        await self._settle(self.settings.request_timeout_ms)
-                    await self._fetcher.finish()
+                        with self.lock:
+                            self.acknowledgements.settle(for_poll=False)
+                    await self._fetcher.finish(end_timeout_ms(self.settings))
                 finally:
-                    await self._group.leave("the consumer was closed")
-                    await self._group.close()
+                    await self._group.end("the consumer was closed", deadline_ms)
         finally:
             self._fetcher.close()
             self.something_to_do()

@@ -1,0 +1,50 @@
+"""A consumer's close has one deadline for all that it waits for, as in Java's client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.client import AsyncConsumer, TopicPartition
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.consumer.position import PartitionPosition
+from tests.client.hurried import hurried
+
+ONE = TopicPartition("t", 0)
+
+
+async def _unanswered(*_: object) -> None:
+    """No coordinator is found, for longer than any call may take."""
+    await asyncio.sleep(1_000)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("call", ["close", "unsubscribe"])
+@pytest.mark.parametrize(("request_timeout_ms", "within_ms"), [(8_000, 8_000), (50_000, 30_000)])
+def test_a_consumer_without_a_cluster_is_closed_within_one_deadline(
+    protocol: str, call: str, request_timeout_ms: int, within_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An automatic commit is under way; the last commit and leaving the group are still to come."""
+    monkeypatch.setattr(Cluster, "coordinator", _unanswered)
+
+    async def run() -> int:
+        settings: Any = {"group_protocol": protocol, "request_timeout_ms": request_timeout_ms}
+        consumer = AsyncConsumer("127.0.0.1:1", group_id="g", auto_commit_interval_ms=1, **settings)
+        consumer.subscribe("t")
+        membership: Any = consumer._group.membership  # type: ignore[union-attr]
+        membership.member_id, membership.generation, membership.epoch = "me", 3, 3
+        consumer._positions[ONE] = PartitionPosition(ONE)
+        consumer._positions[ONE].seek(5)
+        consumer._committed_at_ms -= 1_000
+        consumer._auto_commit()
+        before = now_ms()
+        await getattr(consumer, call)()
+        took_ms = now_ms() - before
+        await consumer.close()
+        assert consumer._committing is not None and consumer._committing.done()
+        return took_ms
+
+    assert within_ms <= hurried(run()) < within_ms + 300
