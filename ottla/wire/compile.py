@@ -21,7 +21,7 @@ from ottla.wire.schema import SchemaSource, schema
 from ottla.wire.type import Malformed, UnsupportedVersion
 from ottla.wire.writer import encode_uncompiled, encoder_source
 
-__all__ = ["Deferred", "decode", "decoder", "encode", "encoder", "step_decoder", "step_encoder"]
+__all__ = ["FEW", "Deferred", "decode", "decoder", "deferred", "encode", "encoder", "step_decoder", "step_encoder"]
 
 _T = TypeVar("_T")
 Decoder = Callable[..., tuple[Any, int]]
@@ -29,6 +29,8 @@ Encoder = Callable[[Any], list[Any]]
 
 #: For messages with records: below this size, a copy costs less than reading through a memoryview.
 _COPY_BYTES_MAX = 8192
+#: More elements than this are created while they are written (`deferred`).
+FEW = 500
 #: The number of the call of `encode` that compiles an encoder.
 _COMPILED_AT = 3
 
@@ -120,6 +122,11 @@ class Deferred(list[_T]):
 
     def __iter__(self) -> Iterator[_T]:
         return self._make()
+
+
+def deferred(count: int, make: Callable[[], Iterator[_T]]) -> list[_T]:
+    """The elements that `make` iterates over, as a list, or if they are many, `Deferred`."""
+    return Deferred(count, make) if count > FEW else [*make()]
 
 
 def _check(cls: type, version: int) -> None:

@@ -92,7 +92,8 @@ class _Node:
         return timer
 
     def call(self, version: int) -> Any:
-        return SimpleNamespace(version=version, node=self, client_id="c", client_host="/h", principal="User:p")
+        client = {"client_id": "c", "client_host": "/h", "principal": "User:p"}
+        return SimpleNamespace(version=version, node=self, connection=None, **client)
 
 
 def _value(reply: Any) -> Any:

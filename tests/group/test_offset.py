@@ -176,6 +176,30 @@ def test_null_topics_ask_for_everything() -> None:
     assert empty.topics == [] and empty.error_code == NONE
 
 
+@pytest.mark.parametrize("version", [7, 8, 10])
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_long_answer_has_the_offsets_of_the_moment_of_its_request(version: int, stable: bool) -> None:
+    host = Host()
+    indexes = [0, 1, 2] * 400
+    commit(host, {0: 10})
+    transactional(host, {1: 11}, 7)
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    topics = [OffsetFetchRequestTopics(name="orders", topic_id=topic_id, partition_indexes=indexes)]
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    one = [OffsetFetchRequestTopic(name="orders", partition_indexes=indexes)]
+    request = OffsetFetchRequest(groups=[group], require_stable=stable)
+    if version < 8:
+        request = OffsetFetchRequest(group_id="g", topics=one, require_stable=stable)
+    answer = host.call(request, version)
+    commit(host, {0: 20, 2: 20})
+    host.end_transaction(7, committed=True)
+    (topic,) = answer.topics if version < 8 else answer.groups[0].topics
+    pending = ErrorCode.UNSTABLE_OFFSET_COMMIT if stable else NONE
+    found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
+    assert found == [(0, 10, NONE), (1, -1, pending), (2, -1, NONE)] * 400
+
+
 # -- transactions
 
 

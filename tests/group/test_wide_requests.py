@@ -12,9 +12,13 @@ from ottla.kernel.ids import Uuid
 from ottla.share.state import SharePartitionKey
 from ottla.sim.machine import Machine
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api import add_partitions_to_txn as add
+from ottla.wire.api import delete_records as deletion
 from ottla.wire.api import describe_share_group_offsets as offsets
+from ottla.wire.api import offset_for_leader_epoch as epochs
 from ottla.wire.api import share_acknowledge as ack
 from ottla.wire.api import share_fetch as fetch
+from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
@@ -99,6 +103,40 @@ def _offsets(topic: str) -> offsets.DescribeShareGroupOffsetsRequest:
     return offsets.DescribeShareGroupOffsetsRequest(groups=groups)
 
 
+def _markers(*indexes: int) -> markers.WriteTxnMarkersRequest:
+    marker = markers.WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=True,
+        coordinator_epoch=0,
+        topics=[markers.WritableTxnMarkerTopic(name="here", partition_indexes=[*indexes])],
+    )
+    return markers.WriteTxnMarkersRequest(markers=[marker])
+
+
+def _ends(*indexes: int) -> epochs.OffsetForLeaderEpochRequest:
+    partitions = [epochs.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in indexes]
+    topics = [epochs.OffsetForLeaderTopic(topic="here", partitions=partitions)]
+    return epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+
+
+def _deletion(*indexes: int) -> deletion.DeleteRecordsRequest:
+    partitions = [deletion.DeleteRecordsPartition(partition_index=index, offset=0) for index in indexes]
+    topics = [deletion.DeleteRecordsTopic(name="here", partitions=partitions)]
+    return deletion.DeleteRecordsRequest(topics=topics, timeout_ms=1000)
+
+
+def _joins(transactional_id: str, *indexes: int) -> add.AddPartitionsToTxnTransaction:
+    topics = [add.AddPartitionsToTxnTopic(name="here", partitions=[*indexes])]
+    return add.AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id, producer_id=7, producer_epoch=0, verify_only=True, topics=topics
+    )
+
+
+def _joined(topic: add.AddPartitionsToTxnTopicResult) -> list[tuple[int, int]]:
+    return [(each.partition_index, each.partition_error_code) for each in topic.results_by_partition]
+
+
 def _codes(partitions: list[Any]) -> list[tuple[int, int]]:
     return [(each.partition_index, each.error_code) for each in partitions]
 
@@ -165,8 +203,66 @@ def _codes(partitions: list[Any]) -> list[tuple[int, int]]:
             0,
             lambda answer: _codes(answer.groups[0].topics[0].partitions) == [(each, 0) for each in range(_MANY)],
         ),
+        (
+            _markers(*range(_MANY)),
+            1,
+            lambda answer: (
+                _codes(answer.markers[0].topics[0].partitions)
+                == [(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else 0) for each in range(_MANY)]
+            ),
+        ),
+        (
+            _ends(*range(3 * _MANY)),
+            3,
+            lambda answer: (
+                [(each.partition, each.error_code) for each in answer.topics[0].partitions]
+                == [(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else 0) for each in range(3 * _MANY)]
+            ),
+        ),
+        (
+            _deletion(*range(_MANY), 0),
+            1,
+            lambda answer: (
+                _codes(answer.topics[0].partitions)
+                == [(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else 0) for each in range(_MANY)]
+            ),
+        ),
+        (
+            add.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="group-0",
+                v3_and_below_topics=[add.AddPartitionsToTxnTopic(name="here", partitions=[*range(10 * _MANY), 0])],
+            ),
+            3,
+            lambda answer: (
+                _joined(answer.results_by_topic_v3_and_below[0])
+                == [
+                    (
+                        each,
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each else ErrorCode.OPERATION_NOT_ATTEMPTED,
+                    )
+                    for each in range(10 * _MANY)
+                ]
+            ),
+        ),
+        (
+            add.AddPartitionsToTxnRequest(transactions=[_joins(name, 0) for name in _NAMES]),
+            5,
+            lambda answer: (
+                [(each.transactional_id, *map(_joined, each.topic_results)) for each in answer.results_by_transaction]
+                == [(name, [(0, ErrorCode.NOT_COORDINATOR)]) for name in _NAMES]
+            ),
+        ),
     ],
-    ids=["describe", "delete", "transactions", "producers", "share-fetch", "share-offsets", "share-offsets-of-nothing"],
+    ids=[
+        "describe",
+        "delete",
+        "transactions",
+        "producers",
+        "share-fetch",
+        "share-offsets",
+        "share-offsets-of-nothing",
+        *("markers", "epochs", "delete-records", "add-partitions", "verify"),
+    ],
 )
 def test_others_have_their_turns_during_a_wide_request(
     machine: Machine, request_: Any, version: int, said: Any
@@ -210,3 +306,11 @@ def test_a_share_session_that_ends_during_its_wide_fetch_leaves_no_share_partiti
     assert (answer.error_code, wide.answers) == (0, []), "the session ends while the fetch is at work"
     assert wide.answer(request, 1).responses == []
     assert begun == [], "nothing would end them"
+
+
+def test_a_marker_is_written_once_to_a_partition_that_is_named_twice(machine: Machine) -> None:
+    assert machine.node is not None
+    (partition,) = [each for tp, each in machine.node.partitions.items() if tp.topic == "here"]
+    answer = _Client(machine).ask(_markers(0, 0, 0), 1)
+    assert _codes(answer.markers[0].topics[0].partitions) == [(0, 0)]
+    assert partition.log.end_offset == 1

@@ -228,7 +228,7 @@ def _offsets_of_groups(
                 if asked.topics is None:
                     group.topics = [topic for topic in group.topics if _describes(authorizer, call, topic)]
                 if not group.error_code:
-                    group.topics += map(refusal, hidden)
+                    group.topics = [*group.topics, *map(refusal, hidden)]
             return response
 
         return amended(handler.function(call, with_field(request, "groups", groups)), amend)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.replica.commit_queue import CommitWaiter
@@ -20,6 +21,9 @@ from ottla.wire.api.delete_records import (
 )
 
 _TO_HIGH_WATERMARK = -1
+#: Each step takes about a millisecond.
+_PARTITIONS_PER_STEP = 50
+_NAMED_PER_STEP = 2000
 
 
 @handles(ApiKey.DELETE_RECORDS)
@@ -29,66 +33,91 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
     The response waits until every replica on a live broker has deleted the records, or ends with REQUEST_TIMED_OUT; the
     records stay deleted either way.
     """
+    return in_turns(call.connection, _delete_each(call, request))
+
+
+def _delete_each(call: Call, request: DeleteRecordsRequest) -> Generator[None, None, Reply]:
+    response, deletions = DeleteRecordsResponse(), _Deletions()
+    for number, (topic, asked) in enumerate((yield from _asked(request)), 1):
+        if not response.topics or response.topics[-1].name != topic:
+            response.topics.append(DeleteRecordsTopicResult(name=topic))
+        result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+        response.topics[-1].partitions.append(result)
+        partition = _delete(call, topic, asked, result)
+        if partition is not None:
+            deletions.wait_for(partition, result)
+        if not number % _PARTITIONS_PER_STEP:
+            yield
+    return deletions.answer(call, response, request.timeout_ms)
+
+
+def _asked(
+    request: DeleteRecordsRequest,
+) -> Generator[None, None, list[tuple[str, DeleteRecordsPartition]]]:
+    """(topic, partition) of the whole request, each once."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    number = 0
     for topic in request.topics:
         for partition in topic.partitions:
             topics.setdefault(topic.name, {})[partition.partition_index] = partition
-    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(call, name, partition, deleting) for partition in partitions.values()]
-            )
-            for name, partitions in topics.items()
-        ]
-    )
-    return _wait(call, deleting, response, request.timeout_ms) if deleting else response
+            number += 1
+            if not number % _NAMED_PER_STEP:
+                yield
+    return [(name, each) for name, partitions in topics.items() for each in partitions.values()]
 
 
-def _wait(
-    call: Call,
-    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]],
-    response: DeleteRecordsResponse,
-    timeout_ms: int,
-) -> Later:
-    later, left = Later(), 1 + len(deleting)
-    waiting: list[tuple[CommitWaiter, Partition, DeleteRecordsPartitionResult]] = []
+class _Deletions:
+    """The partitions of a request that some replicas have not deleted yet."""
 
-    def deleted(partition: Partition, result: DeleteRecordsPartitionResult, error: KafkaError | None) -> None:
-        result.low_watermark = -1 if error is not None else partition.low_watermark
-        result.error_code = ErrorCode.NONE if error is None else error.code
-        one_less()
+    def __init__(self) -> None:
+        self._waiting: list[tuple[CommitWaiter, Partition, DeleteRecordsPartitionResult]] = []
+        self._left = 1
+        self._done: Callable[[], None] = lambda: None
 
-    def one_less() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
+    def wait_for(self, partition: Partition, result: DeleteRecordsPartitionResult) -> None:
+        """Put the outcome into `result` when every replica has deleted the records, or the partition is lost."""
+        self._left += 1
+        waiter = partition.when_deleted(result.low_watermark, partial(self._deleted, partition, result))
+        # The failure of a later partition may have taken the directory of this one offline.
+        if waiter is not None:
+            self._waiting.append((waiter, partition, result))
+
+    def answer(self, call: Call, response: DeleteRecordsResponse, timeout_ms: int) -> Reply:
+        """The response after the last outcome, or after the timeout."""
+        if self._left == 1:
+            return response
+        later = Later()
+        timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, self._timed_out)
+
+        def done() -> None:
             timer.cancel()
             later.resolve(response)
 
-    def timed_out() -> None:
-        for waiter, partition, result in waiting:
+        self._done = done
+        self._one_less()
+        return later
+
+    def _deleted(self, partition: Partition, result: DeleteRecordsPartitionResult, error: KafkaError | None) -> None:
+        result.low_watermark = -1 if error is not None else partition.low_watermark
+        result.error_code = ErrorCode.NONE if error is None else error.code
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done()
+
+    def _timed_out(self) -> None:
+        for waiter, partition, result in self._waiting:
             if waiter.done is not None:
                 waiter.cancel()
-                deleted(partition, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-
-    for partition, result in deleting:
-        waiter = partition.when_deleted(result.low_watermark, partial(deleted, partition, result))
-        # The failure of a later partition may have taken the directory of this one offline.
-        if waiter is not None:
-            waiting.append((waiter, partition, result))
-    timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, timed_out)
-    one_less()
-    return later
+                self._deleted(partition, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
 
 def _delete(
-    call: Call,
-    topic: str,
-    asked: DeleteRecordsPartition,
-    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]],
-) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+    call: Call, topic: str, asked: DeleteRecordsPartition, result: DeleteRecordsPartitionResult
+) -> Partition | None:
+    """Move the start of a log; return the partition if other replicas have not done so yet."""
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -101,9 +130,8 @@ def _delete(
         with call.node.log_dirs.guarding(partition.log):
             partition.log.advance_start_offset(offset)
         partition.log_start_moved()
-        result.low_watermark = max(offset, partition.low_watermark)
-        if partition.low_watermark < offset:
-            deleting.append((partition, result))
     except KafkaError as error:
         result.error_code = error.code
-    return result
+        return None
+    result.low_watermark = max(offset, partition.low_watermark)
+    return partition if partition.low_watermark < offset else None

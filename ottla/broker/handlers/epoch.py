@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.reply import Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.offset_for_leader_epoch import (
@@ -12,6 +15,9 @@ from ottla.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+
+#: About a millisecond.
+_PARTITIONS_PER_STEP = 100
 
 
 def _error_response(
@@ -29,16 +35,23 @@ def _error_response(
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, error_response=_error_response)
-def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> Reply:
     """The end offset for each partition; (-1, -1) where the epoch is older than the log."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_find(call, topic.topic, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    return in_turns(call.connection, _find_each(call, request))
+
+
+def _find_each(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    number = 0
+    for topic in request.topics:
+        answer = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_find(call, topic.topic, partition))
+            number += 1
+            if not number % _PARTITIONS_PER_STEP:
+                yield
+    return response
 
 
 def _find(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -35,13 +35,12 @@ from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-from ottla.wire.compile import Deferred
+from ottla.wire.compile import deferred
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
 _SHARE_FROM = 6
-_DEFERRED_FROM = 500
 #: About a millisecond.
 _GROUPS_PER_STEP = 50
 #: A bit for each operation on a group: read, delete, describe, describe and alter its configs.
@@ -83,11 +82,8 @@ def _is_share_key(key: str) -> bool:
 def _response(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version >= _BATCHED_FROM:
         keys = request.coordinator_keys
-        if len(keys) > _DEFERRED_FROM:
-            # Build them while the response is being encoded.
-            coordinators = Deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
-            return FindCoordinatorResponse(coordinators=coordinators)
-        return FindCoordinatorResponse(coordinators=[_find(call, request.key_type, key) for key in keys])
+        coordinators = deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
+        return FindCoordinatorResponse(coordinators=coordinators)
     coordinator = _find(call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,

@@ -12,11 +12,11 @@ KIPs: 98, 447 offsets with group metadata, 890 transaction version 2. `transacti
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
 from ottla.group.failure import failure
@@ -37,6 +37,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.wire.compile import deferred
 
 _BATCHED_FROM = 4
 _FENCED_SINCE = 2
@@ -44,6 +45,10 @@ _IMPLICIT_FROM = 5
 _FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
 _OFFSETS_ABORTABLE_SINCE = 4
 _OFFSETS_BY_ID_FROM = 6
+#: Each step takes about a millisecond.
+_MARKERS_PER_STEP = 10
+_PARTITIONS_PER_STEP = 1000
+_TRANSACTIONS_PER_STEP = 50
 #: How long a marker may wait for its commit: less than a coordinator waits for the response.
 _COMMIT_TIMEOUT_SECONDS = 5.0
 
@@ -53,6 +58,9 @@ _GROUP_ERRORS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+
+#: Partitions to add to a transaction or to verify, each once.
+Wanted = list[TopicPartition]
 
 
 # ---- adding partitions
@@ -64,15 +72,16 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
 
     A broker's batch may also ask only to verify partitions.
     """
-    if call.version < _BATCHED_FROM:
-        return _join_one(call, request)
-    later, left = Later(), 1 + len(request.transactions)
+    work = _join_one(call, request) if call.version < _BATCHED_FROM else _join_each(call, request)
+    return in_turns(call.connection, work)
+
+
+def _join_each(call: Call, request: add.AddPartitionsToTxnRequest) -> Generator[None, None, Reply]:
+    later, left = Later(), 1
     results: dict[int, list[add.AddPartitionsToTxnTopicResult]] = {}
 
-    def on_result(index: int, result: list[add.AddPartitionsToTxnTopicResult] | None) -> None:
+    def one_less() -> None:
         nonlocal left
-        if result is not None:
-            results[index] = result
         left -= 1
         if not left:
             response = add.AddPartitionsToTxnResponse()
@@ -82,15 +91,23 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
                 )
             later.resolve(response)
 
+    def on_result(index: int, result: list[add.AddPartitionsToTxnTopicResult]) -> None:
+        results[index] = result
+        one_less()
+
     for number, each in enumerate(request.transactions):
-        _add_or_verify(call, each, partial(on_result, number))
-    on_result(-1, None)
+        left += 1
+        yield from _add_or_verify(call, each, partial(on_result, number))
+        if number % _TRANSACTIONS_PER_STEP == _TRANSACTIONS_PER_STEP - 1:
+            yield
+    one_less()
     return later.value or later
 
 
-def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
+def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Generator[None, None, Reply]:
     topics = request.v3_and_below_topics
-    missing = _missing(call, topics)
+    wanted = yield from _distinct(topics)
+    missing = yield from _missing(call, wanted)
     if missing is not None:
         return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=missing)
     later = Later()
@@ -105,7 +122,7 @@ def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
-        _partitions(topics),
+        wanted,
         joined,
         client_version=_FIRST_PROTOCOL,
     )
@@ -116,17 +133,12 @@ def _add_or_verify(
     call: Call,
     asked: add.AddPartitionsToTxnTransaction,
     on_result: Callable[[list[add.AddPartitionsToTxnTopicResult]], None],
-) -> None:
-    topics = _distinct(asked.topics)
-    missing = _missing(call, topics)
+) -> Generator[None, None, None]:
+    wanted = yield from _distinct(asked.topics)
+    missing = yield from _missing(call, wanted)
     if missing is not None:
         return on_result(missing)
-    name, producer_id, epoch, wanted = (
-        asked.transactional_id,
-        asked.producer_id,
-        asked.producer_epoch,
-        _partitions(topics),
-    )
+    name, producer_id, epoch = asked.transactional_id, asked.producer_id, asked.producer_epoch
     if not asked.verify_only:
 
         def joined(code: ErrorCode) -> None:
@@ -135,6 +147,7 @@ def _add_or_verify(
 
         # Brokers add partitions only for producers with transaction version 2.
         return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)
+    topics = _topics_of(wanted)
     try:
         driver = call.node.transactions.driver_of(name)
     except KafkaError as error:
@@ -145,17 +158,31 @@ def _add_or_verify(
     )
 
 
-def _partitions(topics: list[add.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+def _distinct(topics: list[add.AddPartitionsToTxnTopic]) -> Generator[None, None, Wanted]:
+    """The partitions of these topics, each once. The partitions of a topic stand together."""
+    wanted: dict[str, dict[TopicPartition, None]] = {}
+    number = 0
+    for topic in topics:
+        for index in topic.partitions:
+            wanted.setdefault(topic.name, {})[TopicPartition(topic.name, index)] = None
+            number += 1
+            if not number % _PARTITIONS_PER_STEP:
+                yield
+    return [tp for partitions in wanted.values() for tp in partitions]
 
 
-def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopicResult] | None:
+def _missing(call: Call, wanted: Wanted) -> Generator[None, None, list[add.AddPartitionsToTxnTopicResult] | None]:
     """The response if some of the partitions do not exist, else None."""
-    missing = {tp for tp in _partitions(topics) if not call.node.image.has(tp)}
+    missing, image = set(), call.node.image
+    for number, tp in enumerate(wanted, 1):
+        if not image.has(tp):
+            missing.add(tp)
+        if not number % _PARTITIONS_PER_STEP:
+            yield
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return _results(_distinct(topics), lambda tp: unknown if tp in missing else rest)
+    return _results(_topics_of(wanted), lambda tp: unknown if tp in missing else rest)
 
 
 def _join(
@@ -163,7 +190,7 @@ def _join(
     transactional_id: str,
     producer_id: int,
     epoch: int,
-    wanted: list[TopicPartition],
+    wanted: Wanted,
     done: Callable[[ErrorCode], None],
     *,
     client_version: int,
@@ -175,30 +202,29 @@ def _join(
     return driver.join(transactional_id, producer_id, epoch, wanted, client_version=client_version, done=done)
 
 
-def _distinct(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
+def _topics_of(wanted: Wanted) -> list[add.AddPartitionsToTxnTopic]:
     """The topics without duplicate partitions and without empty topics."""
-    named: dict[str, dict[int, None]] = {}
-    for topic in topics:
-        for index in topic.partitions:
-            named.setdefault(topic.name, {})[index] = None
-    return [add.AddPartitionsToTxnTopic(name=name, partitions=list(indexes)) for name, indexes in named.items()]
+    topics: dict[str, list[int]] = {}
+    for tp in wanted:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [add.AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()]
 
 
 def _results(
     topics: list[add.AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
 ) -> list[add.AddPartitionsToTxnTopicResult]:
-    return [
-        add.AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                add.AddPartitionsToTxnPartitionResult(
+    def result(topic: add.AddPartitionsToTxnTopic) -> add.AddPartitionsToTxnTopicResult:
+        def partitions() -> Iterator[add.AddPartitionsToTxnPartitionResult]:
+            for index in topic.partitions:
+                yield add.AddPartitionsToTxnPartitionResult(
                     partition_index=index, partition_error_code=code_of(TopicPartition(topic.name, index))
                 )
-                for index in topic.partitions
-            ],
+
+        return add.AddPartitionsToTxnTopicResult(
+            name=topic.name, results_by_partition=deferred(len(topic.partitions), partitions)
         )
-        for topic in topics
-    ]
+
+    return deferred(len(topics), lambda: map(result, topics))
 
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN)
@@ -350,6 +376,10 @@ def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Re
     The response has one entry per producer, however many markers the request has for it. It leaves when all markers
     are committed or the wait times out.
     """
+    return in_turns(call.connection, _write_in_steps(call, request))
+
+
+def _write_in_steps(call: Call, request: markers.WriteTxnMarkersRequest) -> Generator[None, None, Reply]:
     codes: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     later, left = Later(), 1
     timer: TimerHandle | None = None
@@ -369,13 +399,17 @@ def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Re
                 waiter.cancel()
                 done(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
-    for marker in request.markers:
-        for partition, of_topic in _write(call, marker, codes.setdefault(marker.producer_id, {})):
+    for number, (marker, topic, index) in enumerate(_distinct_markers(request), 1):
+        of_topic = codes.setdefault(marker.producer_id, {}).setdefault(topic, {})
+        partition = _write(call, marker, topic, index, of_topic)
+        if partition is not None:
             left += 1
             done = partial(_committed, partition, of_topic, one_less)
             waiter = partition.when_committed(partition.log.end_offset, done)
             if waiter is not None:
                 waiters.append((waiter, done))
+        if not number % _MARKERS_PER_STEP:
+            yield
     if waiters:
         # The coordinator has further markers for this broker, which wait for this response.
         timer = call.node.loop.call_later(_COMMIT_TIMEOUT_SECONDS, timed_out)
@@ -412,27 +446,35 @@ def _written(codes: dict[int, dict[str, dict[int, ErrorCode]]]) -> markers.Write
     )
 
 
+def _distinct_markers(
+    request: markers.WriteTxnMarkersRequest,
+) -> Iterator[tuple[markers.WritableTxnMarker, str, int]]:
+    """(marker, topic, partition) of each marker to write; a marker is written once to a partition."""
+    for marker in request.markers:
+        named: set[tuple[str, int]] = set()
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                if (topic.name, index) not in named:
+                    named.add((topic.name, index))
+                    yield marker, topic.name, index
+
+
 def _write(
-    call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[int, ErrorCode]]
-) -> list[tuple[Partition, dict[int, ErrorCode]]]:
-    """Write a marker; return the partitions where it was written, each with its topic's part of the response."""
-    written = []
-    for topic in marker.topics:
-        for index in topic.partition_indexes:
-            code = ErrorCode.NONE
-            of_topic = codes.setdefault(topic.name, {})
-            try:
-                partition = call.node.leader_of(topic.name, index)
-                call.node.transactions.marker_writer.write(
-                    partition,
-                    marker.producer_id,
-                    marker.producer_epoch,
-                    committed=marker.transaction_result,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    transaction_version=marker.transaction_version,
-                )
-                written.append((partition, of_topic))
-            except KafkaError as error:
-                code = error.code
-            of_topic[index] = code
-    return written
+    call: Call, marker: markers.WritableTxnMarker, topic: str, index: int, of_topic: dict[int, ErrorCode]
+) -> Partition | None:
+    """Write a marker and note its error code in `of_topic`; return the partition if it was written."""
+    of_topic[index] = ErrorCode.NONE
+    try:
+        partition = call.node.leader_of(topic, index)
+        call.node.transactions.marker_writer.write(
+            partition,
+            marker.producer_id,
+            marker.producer_epoch,
+            committed=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+    except KafkaError as error:
+        of_topic[index] = error.code
+        return None
+    return partition

@@ -5,16 +5,21 @@ Rules:
 - `topics` null asks for all committed offsets of the group.
 - With `require_stable` a partition with a pending transactional commit gets UNSTABLE_OFFSET_COMMIT.
 - A topic that was deleted and created again is another topic: a request by id does not get offsets of the old id.
+- A long answer is built while it is written, from what was committed when it was asked for.
 
 KIPs: 98, 447 (stable offsets), 516 (topic ids), 709 (several groups), 848 (member epochs).
 """
 
+from collections.abc import Container, Iterator
+
 from ottla.coordinator.contract import Called
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
-from ottla.group.state.offsets import Committed
+from ottla.group.state.offsets import Committed, TopicOffsets
 from ottla.group.state.shard import CommandContext
 from ottla.group.state.streams import StreamsGroup
+from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -27,6 +32,7 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.compile import FEW, deferred
 
 #: From this version on a request is for several groups.
 GROUPS_FROM = 8
@@ -66,42 +72,43 @@ def fetch_response(groups: list[OffsetFetchResponseGroup], version: int) -> Offs
     if version >= GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     (group,) = groups
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=one.partition_index,
-                    committed_offset=one.committed_offset,
-                    committed_leader_epoch=one.committed_leader_epoch,
-                    metadata=one.metadata,
-                    error_code=one.error_code,
-                )
-                for one in topic.partitions
-            ],
-        )
-        for topic in group.topics
-    ]
+    topics = deferred(len(group.topics), lambda: map(_old_topic, group.topics))
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """A topic in the form that a request for one group gets."""
+
+    def partitions() -> Iterator[OffsetFetchResponsePartition]:
+        for one in topic.partitions:
+            yield OffsetFetchResponsePartition(
+                partition_index=one.partition_index,
+                committed_offset=one.committed_offset,
+                committed_leader_epoch=one.committed_leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error_code,
+            )
+
+    return OffsetFetchResponseTopic(name=topic.name, partitions=deferred(len(topic.partitions), partitions))
 
 
 def group_error(group: OffsetFetchRequestGroup, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
     """The response part of a group that fails as a whole."""
     if version >= _GROUP_ERROR_FROM:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+    topics = group.topics or []
     return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[_topic(topic, [error] * len(topic.partition_indexes)) for topic in group.topics or []],
+        group_id=group.group_id, topics=deferred(len(topics), lambda: (_topic(topic, error) for topic in topics))
     )
 
 
-def _topic(topic: OffsetFetchRequestTopics, errors: list[ErrorCode]) -> OffsetFetchResponseTopics:
+def _topic(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    """A topic of which there are no offsets, for this reason."""
+    indexes = topic.partition_indexes
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            _partition(index, None, error) for index, error in zip(topic.partition_indexes, errors, strict=True)
-        ],
+        partitions=deferred(len(indexes), lambda: (_partition(index, None, error) for index in indexes)),
     )
 
 
@@ -129,12 +136,13 @@ def _fetch_group(
             _check_epoch(group, asked.member_id, asked.member_epoch)
     except KafkaError as error:
         return group_error(asked, error.code, version)
+    offsets = _Offsets.of(context, asked, require_stable, version)
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     if asked.topics is None:
-        response.topics = [] if group is None else _fetch_all_topics(context, asked.group_id, require_stable, version)
-        return response
-    for topic in asked.topics:
-        response.topics.append(_fetch_topic(context, asked.group_id, group is not None, topic, require_stable, version))
+        response.topics = [] if group is None else offsets.all_topics()
+    else:
+        topics = asked.topics
+        response.topics = deferred(len(topics), lambda: (offsets.topic(each, group is not None) for each in topics))
     return response
 
 
@@ -148,60 +156,59 @@ def _check_epoch(group: ConsumerGroup | StreamsGroup, member_id: str | None, epo
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
 
 
-def _read(
-    context: CommandContext, group_id: str, topic: str, topic_id: Uuid, index: int, require_stable: bool
-) -> OffsetFetchResponsePartitions:
-    offsets = context.shard.offsets
-    if require_stable and offsets.has_pending(group_id, topic, index):
-        return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    committed = offsets.get(group_id, topic, index)
-    if committed is not None and topic_id != NO_UUID and committed.topic_id not in (NO_UUID, topic_id):
-        committed = None
-    return _partition(index, committed)
+@frozen
+class _Offsets:
+    """The offsets of one group as they are now."""
 
+    committed: TopicOffsets
+    #: (topic, partition) of pending offsets, if a request for stable offsets wants to know.
+    pending: Container[tuple[str, int]]
+    topics: TopicView
+    by_id: bool
 
-def _fetch_topic(
-    context: CommandContext,
-    group_id: str,
-    known: bool,
-    topic: OffsetFetchRequestTopics,
-    require_stable: bool,
-    version: int,
-) -> OffsetFetchResponseTopics:
-    name: str | None = topic.name
-    if version >= _TOPIC_IDS_FROM:
-        name = context.shard.topics.topic_name(topic.topic_id)
-    if name is None:
-        return _topic(topic, [ErrorCode.UNKNOWN_TOPIC_ID] * len(topic.partition_indexes))
-    if not known:
-        return _topic(topic, [ErrorCode.NONE] * len(topic.partition_indexes))
-    topic_id = topic.topic_id if version >= _TOPIC_IDS_FROM else NO_UUID
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            _read(context, group_id, name, topic_id, index, require_stable) for index in topic.partition_indexes
-        ],
-    )
+    @classmethod
+    def of(
+        cls, context: CommandContext, asked: OffsetFetchRequestGroup, require_stable: bool, version: int
+    ) -> "_Offsets":
+        """The group's offsets. Copied if the answer is built later, so that it is of one moment."""
+        store = context.shard.offsets
+        committed, pending = store.of_group(asked.group_id), store.open.get(asked.group_id, {})
+        topics = asked.topics
+        if topics is None or len(topics) + sum(len(each.partition_indexes) for each in topics) > FEW:
+            committed = {topic: dict(partitions) for topic, partitions in committed.items()}
+            pending = dict(pending)
+        return cls(committed, pending if require_stable else (), context.shard.topics, version >= _TOPIC_IDS_FROM)
 
+    def topic(self, asked: OffsetFetchRequestTopics, known: bool) -> OffsetFetchResponseTopics:
+        """The offsets of one topic of the request. `known`: there is such a group."""
+        name = self.topics.topic_name(asked.topic_id) if self.by_id else asked.name
+        if name is None:
+            return _topic(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not known:
+            return _topic(asked, ErrorCode.NONE)
+        topic_id = asked.topic_id if self.by_id else NO_UUID
+        return self._partitions(asked.name, asked.topic_id, name, topic_id, asked.partition_indexes)
 
-def _fetch_all_topics(
-    context: CommandContext, group_id: str, require_stable: bool, version: int
-) -> list[OffsetFetchResponseTopics]:
-    topics = []
-    for name, partitions in context.shard.offsets.of_group(group_id).items():
-        topic_id = NO_UUID
-        if version >= _TOPIC_IDS_FROM:
-            found = context.shard.topics.topic_id(name)
-            if found is None:
-                # A deleted topic has no id to return.
-                continue
-            topic_id = found
-        topics.append(
-            OffsetFetchResponseTopics(
-                name=name,
-                topic_id=topic_id,
-                partitions=[_read(context, group_id, name, NO_UUID, index, require_stable) for index in partitions],
-            )
-        )
-    return topics
+    def all_topics(self) -> list[OffsetFetchResponseTopics]:
+        """Every offset of the group."""
+        topics = []
+        for name, partitions in self.committed.items():
+            # A deleted topic has no id to return.
+            topic_id = self.topics.topic_id(name) if self.by_id else NO_UUID
+            if topic_id is not None:
+                topics.append(self._partitions(name, topic_id, name, NO_UUID, [*partitions]))
+        return topics
+
+    def _partitions(
+        self, said_name: str, said_id: Uuid, name: str, topic_id: Uuid, indexes: list[int]
+    ) -> OffsetFetchResponseTopics:
+        partitions = deferred(len(indexes), lambda: (self._read(name, topic_id, index) for index in indexes))
+        return OffsetFetchResponseTopics(name=said_name, topic_id=said_id, partitions=partitions)
+
+    def _read(self, topic: str, topic_id: Uuid, index: int) -> OffsetFetchResponsePartitions:
+        if (topic, index) in self.pending:
+            return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self.committed.get(topic, {}).get(index)
+        if committed is not None and topic_id != NO_UUID and committed.topic_id not in (NO_UUID, topic_id):
+            committed = None
+        return _partition(index, committed)
