@@ -32,6 +32,8 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
     batches = _checked(log, view, leader_epoch, now_ms)
     if not batches:
         return Appended(log.end_offset, log.end_offset - 1, -1, -1, False)
+    if log.on_change is not None:
+        log.on_change()
     parts = _parts(batches, log.settings.segment_bytes)
     max_timestamp = max([_append(log, view, part, now_ms) for part in parts])
     return Appended(batches[0][1].base_offset, batches[-1][1].last_offset, -1, max_timestamp, False)

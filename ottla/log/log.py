@@ -32,16 +32,16 @@ from ottla.log.rewrite import rewrite_batch, rewrites_every_batch
 from ottla.log.segment.aborted import AbortedTransaction
 from ottla.log.segment.segment import Segment, Slice
 from ottla.log.setting import LogSettings
-from ottla.log.validate import HEADER_AND_FIRST, Fields, append_several, check_header, only_batch, unpack_padded
-from ottla.wire.batch import (
-    CONTROL,
-    HEADER_BYTES,
-    LENGTH_END,
-    LOG_APPEND_TIME,
-    NO_SEQUENCE,
-    PREFIX,
-    TRANSACTIONAL,
+from ottla.log.validate import (
+    HEADER_AND_FIRST,
+    Fields,
+    append_several,
+    check_header,
+    only_batch,
+    resent,
+    unpack_padded,
 )
+from ottla.wire.batch import CONTROL, HEADER_BYTES, LENGTH_END, LOG_APPEND_TIME, NO_SEQUENCE, PREFIX, TRANSACTIONAL
 
 __all__ = ["Appended", "Log", "LogSettings", "Origin", "Slice"]
 
@@ -72,6 +72,7 @@ class Log:
         "generation_synced",
         "last_flush_ms",
         "parent_dirty",
+        "on_change",
         "on_recovery_point_lowered",
         "path",
         "producers",
@@ -111,6 +112,8 @@ class Log:
         self.last_flush_ms = 0
         #: Called before a truncation below the recovery point or the cleaner's offset; the store checkpoints both.
         self.on_recovery_point_lowered: Callable[[], None] | None = None
+        #: Called before records are appended, truncated or deleted; an OSError from it is that of the change.
+        self.on_change: Callable[[], None] | None = None
         self.closed = False
         #: The end offset at which the log was opened after a clean close that left nothing to do, or -1.
         self.clean_end_offset = -1
@@ -260,20 +263,10 @@ class Log:
             if attributes & CONTROL:
                 marker = check_marker(self.producers, self.active, data, producer_id, fields[10], transaction_version)
             else:
-                duplicate = self._check_sequence(fields, from_client)
+                duplicate = resent(self.producers, fields, settings, from_client)
                 if duplicate is not None:
                     return duplicate
         return self._write(data, size, fields, max_timestamp, marker, leader_epoch, now_ms)
-
-    def _check_sequence(self, fields: Fields, from_client: bool) -> Appended | None:
-        """The result of the first append if this batch is a retry; KafkaError if its sequence is not the next one."""
-        sent = self.producers.check(
-            fields[9], fields[10], fields[11], fields[6], bool(fields[5] & TRANSACTIONAL), from_client
-        )
-        if sent is None:
-            return None
-        time_ms = sent.timestamp if self._settings.log_append_time else -1
-        return Appended(sent.first_offset, sent.last_offset, time_ms, sent.timestamp, True)
 
     def _write(
         self,
@@ -286,6 +279,8 @@ class Log:
         now_ms: int,
     ) -> Appended:
         """Stamp and write a checked batch, and account for it."""
+        if self.on_change is not None:
+            self.on_change()
         settings = self._settings
         base_offset = self.end_offset
         last_offset = base_offset + fields[6]

@@ -18,6 +18,8 @@ DELETED = ".deleted"
 
 EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+#: In the copy of a move: the copy is durable and has all that the log has.
+COMPLETE_COPY = "complete-copy"
 
 DELETE_DIRECTORY = "-delete"
 FUTURE_DIRECTORY = "-future"

@@ -54,6 +54,8 @@ def advance_start_offset(log: "Log", offset: int) -> bool:
         )
     if offset <= log.start_offset:
         return False
+    if log.on_change is not None:
+        log.on_change()
     log.start_offset = offset
     log.epochs.truncate_start(offset)
     log.stage_epoch_checkpoint()
@@ -70,7 +72,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     if offset < log.bases[0]:
         restart_at(log, offset, now_ms)
         return True
-    _lower_checkpoints(log, offset)
+    _before_truncation(log, offset)
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
     # Remove the last segment first, so that no crash leaves a gap.
@@ -102,7 +104,7 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     # Until the old segments are gone, the new one has the suffix of a deleted one: after a crash it is not read.
     segment = Segment.create(log.disk, log.path, offset, log.settings, now_ms, suffix=DELETED)
     try:
-        _lower_checkpoints(log, offset)
+        _before_truncation(log, offset)
     except OSError:
         segment.remove()
         raise
@@ -123,9 +125,11 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     log.disk.sync_directory(log.path)
 
 
-def _lower_checkpoints(log: "Log", offset: int) -> None:
+def _before_truncation(log: "Log", offset: int) -> None:
     # Lower the checkpoints on the disk first. Otherwise records appended after the truncation would lie below the old
     # recovery point, and not be checked after a crash, or below the cleaner's old offset, and never be cleaned.
+    if log.on_change is not None:
+        log.on_change()
     before = log.cleaner_offset, log.recovery_point
     cleaned = log.cleaner_offset is not None and offset < log.cleaner_offset
     if cleaned:

@@ -14,13 +14,14 @@ from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ports import Buffer
 from ottla.log.append_result import Appended, Origin
 from ottla.log.setting import LogSettings
-from ottla.wire.batch import CONTROL, CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX
+from ottla.wire.batch import CONTROL, CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX, TRANSACTIONAL
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress_some
 from ottla.wire.walk import RECORD_BYTES_MIN, WALK_BYTES_MAX, record_end
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
+    from ottla.log.producer.producer import Producers
 
 #: A batch header and the first six bytes after it: one call unpacks both, because every append pays for it.
 HEADER_AND_FIRST = struct.Struct(HEADER.format + "BBBHB")
@@ -152,6 +153,15 @@ def only_batch(data: Buffer, size: int) -> Buffer:
     if rest >= PREFIX.size and PREFIX.unpack_from(data, size)[1] + LENGTH_END <= rest:
         raise invalid("the data has more than one batch, expected one")
     return memoryview(data)[:size]
+
+
+def resent(producers: "Producers", fields: Fields, settings: LogSettings, from_client: bool) -> Appended | None:
+    """The result of the first append if this batch is a retry; KafkaError if its sequence is not the next one."""
+    sent = producers.check(fields[9], fields[10], fields[11], fields[6], bool(fields[5] & TRANSACTIONAL), from_client)
+    if sent is None:
+        return None
+    time_ms = sent.timestamp if settings.log_append_time else -1
+    return Appended(sent.first_offset, sent.last_offset, time_ms, sent.timestamp, True)
 
 
 def append_several(log: "Log", data: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:

@@ -11,9 +11,11 @@ from ottla.sim.machine import Machine
 from ottla.wire.api import (
     API,
     alter_replica_log_dirs,
+    delete_records,
     describe_log_dirs,
     fetch,
     incremental_alter_configs,
+    list_offsets,
     metadata,
     produce,
 )
@@ -68,10 +70,11 @@ class Scene:
             self.written.setdefault(partition, []).append(value)
         return code.name
 
-    def read(self, partition: int) -> list[bytes]:
+    def read(self, partition: int, offset: int = 0) -> list[bytes]:
         found: list[bytes] = []
         while True:
-            part = fetch.FetchPartition(partition=partition, fetch_offset=len(found), partition_max_bytes=1 << 20)
+            at = offset + len(found)
+            part = fetch.FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=1 << 20)
             topics = [fetch.FetchTopic(topic=TOPIC, partitions=[part])]
             request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, replica_id=-1, topics=topics)
             answer = self.ask(request, 12).responses[0].partitions[0]
@@ -82,6 +85,20 @@ class Scene:
             if not values:
                 return found
             found += values
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        part = delete_records.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        topics = [delete_records.DeleteRecordsTopic(name=TOPIC, partitions=[part])]
+        response = self.ask(delete_records.DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        assert response.topics[0].partitions[0].low_watermark == offset, response
+
+    def first_offset(self, partition: int) -> int:
+        """The first readable offset."""
+        part = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=-2)
+        topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[part])]
+        answer = self.ask(list_offsets.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 6)
+        found: int = answer.topics[0].partitions[0].offset
+        return found
 
     def move(self, partition: int, path: str) -> str:
         topics = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=[partition])]

@@ -13,6 +13,12 @@ from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
+from ottla.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.disk_scene import TOPIC, about_to_move
 
@@ -54,7 +60,48 @@ def test_a_disk_that_dies_with_a_crash_in_a_move_has_no_empty_log_take_the_place
         assert scene.read(1) == scene.written[1], number
         if is_over:
             break
-    assert outcomes == {(True, "NONE"), (False, "KAFKA_STORAGE_ERROR")}
+    # A copy that was complete when the other disk died is the log now.
+    kept = {(False, "NONE")} if breaks == "source" else set()
+    assert outcomes == {(True, "NONE"), (False, "KAFKA_STORAGE_ERROR")} | kept
+
+
+@pytest.mark.parametrize("after", ["a record", "a deletion of records", "a clean stop", "nothing"])
+def test_a_complete_copy_is_used_without_its_log_only_if_it_lacks_nothing_of_it(
+    after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, to = about_to_move(2)
+    if to == "/b":
+        scene.move(1, to)
+        scene.until_moved(1, to)
+    scene.delete_before(1, 2)
+    with monkeypatch.context() as away:
+        away.setattr(LogDirs, "_swap", lambda *_: None)
+        assert scene.move(1, "/a") == "NONE"
+        scene.machine.settle()
+    if after == "a record":
+        assert scene.write(1, b"after") == "NONE"
+    elif after == "a deletion of records":
+        scene.delete_before(1, 4)
+    elif after == "a clean stop":
+        scene.machine.stop()
+    scene.machine.power_off()
+    disk = scene.machine.disk
+    disk.break_directory("/b")
+    scene.machine.start()
+    scene.machine.settle()
+    is_complete = after in ("a clean stop", "nothing")
+    assert scene.write(1, b"again") == ("NONE" if is_complete else "KAFKA_STORAGE_ERROR")
+    if is_complete:
+        assert scene.first_offset(1) == 2
+        scene.machine.power_off()
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.first_offset(1) == 2, "a crash after the start brings deleted records back"
+    disk.mend_directory("/b")
+    scene.machine.power_off()
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.read(1, 2) == scene.written[1][2:]
 
 
 @pytest.mark.parametrize("why", ["the disk dies", "the disk is full", "taken back"])
@@ -90,6 +137,31 @@ def test_a_move_that_ends_when_the_controller_knows_of_it_is_told_as_ended(
     assert (after.leader, after.leader_epoch) == (1, before.leader_epoch)
     assert scene.write(1, b"after") == "NONE"
     assert scene.read(1) == scene.written[1]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_partition_that_the_controllers_answer_leaves_out_is_told_again(
+    answered: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene, to = about_to_move(2)
+    asked: list[Any] = []
+    controllers = scene.node.log_dirs._controllers
+    with monkeypatch.context() as away:
+        away.setattr(controllers, "ask", lambda request, done: asked.append((request, done)))
+        scene.move(1, to)
+        scene.machine.settle()
+        [(request, done)] = asked
+        [directory] = request.directories
+        partitions = [ResponsePartitionData(partition_index=1)] if answered else []
+        topics = [ResponseTopicData(topic_id=directory.topics[0].topic_id, partitions=partitions)]
+        done(AssignReplicasToDirsResponse(directories=[ResponseDirectoryData(id=directory.id, topics=topics)]))
+        later_ms = scene.machine.clock.now_ms() + 1500
+        scene.machine.run(lambda: scene.machine.clock.now_ms() >= later_ms)
+    assert [request for request, _ in asked] == [request] * (1 if answered else 2)
+    assert caplog.text.count("did not accept the directories of 1 logs: no answer") == (0 if answered else 1)
+    if not answered:
+        controllers.ask(*asked[-1])
+        scene.until_moved(1, to)
 
 
 def test_a_topic_that_is_deleted_while_the_controller_is_told_of_its_move_leaves_the_next_one_of_its_name_free(

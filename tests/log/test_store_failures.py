@@ -194,7 +194,7 @@ def test_a_log_that_cannot_begin_again_is_unchanged(monkeypatch: pytest.MonkeyPa
         raise _FULL
 
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.log.retention._lower_checkpoints", fails)
+        patch.setattr("ottla.log.retention._before_truncation", fails)
         with pytest.raises(OSError, match="no space"):
             log.restart_at(9, 1000)
     assert (sorted(disk.list(log.path)), log.start_offset, log.end_offset) == (before, 0, 3)

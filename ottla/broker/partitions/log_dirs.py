@@ -224,9 +224,9 @@ class LogDirs:
             topics = self._runtime.image.topics
             for tp in reported:
                 topic = topics.get(tp.topic)
-                if topic is None or not codes.get((topic.topic_id, tp.partition), ErrorCode.NONE):
+                if topic is None or codes.get((topic.topic_id, tp.partition)) == ErrorCode.NONE:
                     del refused[tp]
-            why = ", ".join(sorted({ErrorCode.of(code).name for code in codes.values() if code}))
+            why = ", ".join(sorted({ErrorCode.of(code).name for code in codes.values() if code})) or "no answer"
         if refused and not self._runtime.closed:
             _log.warning("the controller did not accept the directories of %d logs: %s; will retry", len(refused), why)
             self._runtime.loop.call_later(_RETRY_SECONDS, self._report_again, refused)
@@ -338,6 +338,7 @@ class LogDirs:
         if runtime.image.metadata_version < DIRECTORIES_FROM or self.named(tp) == self._store.directory_id(path):
             return True
         if tp not in self._announced and runtime.node_id in runtime.image.brokers:
+            self._store.keep_copy(tp)
             self._announced[tp] = False
             self._report_directories({tp: self._id_of(path)})
         return False

@@ -7,10 +7,10 @@ Rules:
   marker last; open removes it first.
 - A new log goes into the directory with the fewest logs.
 - A directory whose disk fails takes only its own logs offline.
-- A log that moves to another directory is copied there as `-future`, made durable, and renamed before the old log is
-  moved aside. A start that finds two logs of a partition takes the one with the latest leader epoch, then the longer
-  one, then the one in the directory that the metadata names, and moves the other aside (`-stray`).
-- A deleted log is renamed at once and removed after `file.delete.delay.ms`.
+- A log that moves to another directory is copied there as `-future` (`moves.py`). A start removes the copy, unless the
+  log is away and the copy is complete (`kept_copy.py`). A start that finds two logs of a partition takes the one with
+  the latest leader epoch, then the longer one, then the one in the directory that the metadata names, and moves the
+  other aside (`-stray`).
 """
 
 import logging
@@ -22,9 +22,10 @@ from contextlib import suppress
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.log import checkpoint
-from ottla.log.directory.checkpoints import Checkpoints
+from ottla.log.directory import kept_copy
 from ottla.log.directory.closing import close_logs
 from ottla.log.directory.directory import Directory, LockingDisk
+from ottla.log.directory.moves import Moves
 from ottla.log.directory.new_log import NewLog
 from ottla.log.directory.opening import Opening, PendingLogs, await_logs, begin, read_checkpoints, sort_copies
 from ottla.log.log import Log
@@ -32,23 +33,19 @@ from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, 
 from ottla.log.setting import LogSettings
 
 _log = logging.getLogger("ottla.log")
-_NAME_MAX = 255
 _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
 
 
-class Store(Checkpoints):
+class Store(Moves):
     """The logs of a node. `Store.open` creates it; the node closes it."""
 
     def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
         super().__init__(disk)
         self._settings_of = settings_of
-        #: Logs being filled in another directory.
-        self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
-        #: Partition -> target directory of the moves that the last run did not finish; their copies were removed.
+        #: Partition -> target directory of the moves that the last run did not finish and a start must begin again.
         self.unfinished_moves: dict[TopicPartition, str] = {}
-        #: (due time in ms, path) of the directories to be removed.
-        self._pending_removals: list[tuple[int, str]] = []
-        self._now_ms = 0
+        #: The complete copies of these moves, each with its path.
+        self._copies: list[tuple[TopicPartition, str, Directory]] = []
         #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
 
@@ -108,7 +105,7 @@ class Store(Checkpoints):
         for directory in self._online():
             try:
                 read_checkpoints(self._disk, directory)
-                partitions = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory.path)]
+                partitions = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory)]
                 begun.append((directory, begin(self._disk, directory, partitions, now_ms, progress, pool)))
             except OSError as error:
                 self.fail(directory.path, error)
@@ -121,6 +118,7 @@ class Store(Checkpoints):
                 self.fail(directory.path, error)
         for tp, copies in found_logs.items():
             self._choose(tp, copies, named)
+        self._settle_copies(named)
         for directory in self._online():
             known = {*directory.points, *directory.starts, *directory.watermarks, *directory.cleaner_offsets}
             directory.stale = {tp for tp in known if self._home.get(tp) is not directory}
@@ -181,32 +179,13 @@ class Store(Checkpoints):
             planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
         return planned
 
-    def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
-        """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
-        log = self._drop(tp)
-        now_ms = self._now_ms if now_ms is None else now_ms
-        target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
-        log.discard()
-        # First of all, and without writing anything: a topic is often deleted because its disk is full.
-        self._disk.rename(log.path, target)
-        self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
-        self.cancel_move(tp)
-
-    def _drop(self, tp: TopicPartition) -> Log:
-        """Take a log out of the store."""
-        log, home = self._logs.pop(tp), self._home.pop(tp)
-        for points in (home.points, home.starts, home.watermarks):
-            points.pop(tp, None)
-        home.cleaner_stale = home.cleaner_stale or log.cleaner_offset is not None
-        home.stale.add(tp)
-        return log
-
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
         """Take a directory offline until the next start; the partitions whose logs are lost with it."""
         directory = self._directory(path)
         directory.failure = error
         for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
             self._futures.pop(tp)[0].discard()
+            self._logs[tp].on_change = None
         lost = [tp for tp, home in self._home.items() if home is directory]
         for tp in lost:
             self.cancel_move(tp)
@@ -218,92 +197,6 @@ class Store(Checkpoints):
     def distrust(self, path: str, error: OSError) -> None:
         """Have the next start check the logs of a directory, however the node stops: its disk has failed."""
         self._directory(path).distrust = error
-
-    # ---- moves between directories (KIP-113)
-
-    def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
-        """The log that will replace this partition's log, and its directory."""
-        move = self._futures.get(tp)
-        return None if move is None else (move[0], move[1].path)
-
-    def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
-        """Create an empty log in another directory, to be filled like a follower's."""
-        source, directory = self._logs[tp], self._directory(path)
-        self.forget_earlier(tp, directory)
-        log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
-        log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
-        # The directory must survive a crash, so that the next start begins the move again.
-        self._disk.sync_directory(path)
-        self._futures[tp] = (log, directory)
-        return log
-
-    def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
-        """Replace the partition's log by the future log, which has all its records.
-
-        After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
-        """
-        future, directory = self._futures[tp]
-        old, old_path = self._logs[tp], self._home[tp].path
-        assert future.end_offset == old.end_offset
-        log_path = f"{directory.path}/{tp}"
-        future.close()
-        # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
-        with directory.writing:
-            for name, offsets in (
-                (checkpoint.RECOVERY_POINTS, [*self._points_of(directory), (tp, old, old.end_offset)]),
-                (checkpoint.START_OFFSETS, [*self._starts_of(directory), (tp, old, old.start_offset)]),
-            ):
-                self._write(directory, name, offsets)
-        if self._disk.exists(log_path):
-            # A move before left it: its old log could not be removed.
-            self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
-        self._disk.rename(future.path, log_path)
-        self._disk.sync_directory(directory.path)
-        try:
-            log = Log.open(
-                self._disk,
-                log_path,
-                old.settings,
-                now_ms=now_ms,
-                recovery_point=old.end_offset,
-                log_start_offset=old.start_offset,
-                clean=True,
-                cleaner_offset=old.cleaner_offset,
-            )
-        except OSError:
-            # The old log goes on. The copy would be in the way of the next move, and of a new topic of this name.
-            self._disk.rename(log_path, future.path)
-            raise
-        del self._futures[tp]
-        try:
-            self.delete(tp, now_ms)
-            self._disk.sync_directory(old_path)
-        finally:
-            # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
-            self.adopt(tp, log, directory)
-        if log.cleaner_offset is not None:
-            self._write_cleaner_offsets(directory)
-        return log
-
-    def cancel_move(self, tp: TopicPartition) -> None:
-        """Cancel the move, if there is one, and remove the copy: now, or when the disk takes that."""
-        move = self._futures.pop(tp, None)
-        if move is None:
-            return
-        log, directory = move
-        log.discard()
-        if directory.failure is None:
-            path, aside = log.path, self.aside_path(f"{directory.path}/{tp}", DELETE_DIRECTORY, self._now_ms)
-            try:
-                # Under its old name the next start would take what is left of it for a move to begin again.
-                self._disk.rename(path, aside)
-                path = aside
-                self._disk.sync_directory(directory.path)
-                self._disk.remove_tree(path)
-            except OSError as error:
-                # The copy may be on another disk than the log: its failure is not that of the caller's disk.
-                _log.error("cannot remove %s: %s; will retry", path, error)
-                self._pending_removals.append((self._now_ms, path))
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
@@ -421,28 +314,24 @@ class Store(Checkpoints):
 
     # ---- opening
 
-    def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
-        """The partitions' directories in a log directory. Removes deleted logs and unfinished copies."""
-        disk, partitions = self._disk, []
+    def _partitions_in(self, directory: Directory) -> list[tuple[TopicPartition, str]]:
+        """The partitions' directories in a log directory. Removes deleted logs and incomplete copies."""
+        disk, path, partitions = self._disk, directory.path, []
         for name in disk.list(path):
             log_path = f"{path}/{name}"
             if _TEMPORARY.fullmatch(name):
-                if not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
-                    disk.remove_tree(log_path)
                 moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
                 if moved is not None:
                     self.unfinished_moves[moved] = path
+                if moved is not None and kept_copy.is_marked(disk, log_path):
+                    self._copies.append((moved, log_path, directory))
+                elif not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
+                    disk.remove_tree(log_path)
                 continue
             tp = parse_partition_name(name)
             if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(log_path):
                 partitions.append((tp, log_path))
         return partitions
-
-    def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
-        """Add an open log to the store."""
-        self._logs[tp] = log
-        self._home[tp] = directory
-        log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
 
     def _choose(
         self,
@@ -465,16 +354,25 @@ class Store(Checkpoints):
             else:
                 _log.warning("%s has logs in two directories: using %s, moved the other to %s", tp, log.path, aside)
 
-    def aside_path(self, path: str, suffix: str, now_ms: int) -> str:
-        """A free path to move a log's directory to."""
-        parent, _, name = path.rpartition("/")
-        number = 0
-        while True:
-            mark = f".{now_ms & (1 << 64) - 1:016x}{number:016x}{suffix}"
-            target = f"{parent}/{name[: _NAME_MAX - len(mark)]}{mark}"
-            if not self._disk.exists(target):
-                return target
-            number += 1
+    def _settle_copies(self, named: Callable[[TopicPartition], str | None]) -> None:
+        """Adopt the complete copies of the logs that are away, and remove the others."""
+        for tp, path, directory in self._copies:
+            if directory.failure is not None:
+                continue
+            try:
+                if tp in self._logs or named(tp) != directory.directory_id:
+                    self._disk.remove_tree(path)
+                    continue
+                log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
+                if log is None:
+                    self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
+                    continue
+            except OSError as error:
+                self.fail(directory.path, error)
+            else:
+                _log.warning("the log of %s is away: using its complete copy in %s", tp, directory.path)
+                self.adopt(tp, log, directory)
+                del self.unfinished_moves[tp]
 
     def _release(self) -> None:
         self._release_locks()

@@ -1,0 +1,166 @@
+"""Logs that come, go and move between the directories of a node.
+
+Rules:
+- A move fills a future log, which is made durable and renamed before the old log is moved aside.
+- A deleted log is renamed at once and removed later: after `file.delete.delay.ms`, or when its disk takes that.
+
+KIPs: 113 (moves).
+"""
+
+import logging
+from contextlib import suppress
+
+from ottla.kernel.ids import TopicPartition
+from ottla.log import checkpoint
+from ottla.log.directory import kept_copy
+from ottla.log.directory.checkpoints import Checkpoints
+from ottla.log.directory.directory import Directory, LockingDisk
+from ottla.log.log import Log
+from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY
+
+_log = logging.getLogger("ottla.log")
+_NAME_MAX = 255
+
+
+class Moves(Checkpoints):
+    """The logs of the directories; the base of `Store`."""
+
+    def __init__(self, disk: LockingDisk) -> None:
+        super().__init__(disk)
+        #: Logs being filled in another directory.
+        self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
+        #: (due time in ms, path) of the directories to be removed.
+        self._pending_removals: list[tuple[int, str]] = []
+        self._now_ms = 0
+
+    def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+        """Add an open log to the store."""
+        self._logs[tp] = log
+        self._home[tp] = directory
+        log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
+
+    def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
+        """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
+        log = self._drop(tp)
+        now_ms = self._now_ms if now_ms is None else now_ms
+        target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
+        log.discard()
+        # First of all, and without writing anything: a topic is often deleted because its disk is full.
+        self._disk.rename(log.path, target)
+        self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
+        self.cancel_move(tp)
+
+    def _drop(self, tp: TopicPartition) -> Log:
+        """Take a log out of the store."""
+        log, home = self._logs.pop(tp), self._home.pop(tp)
+        for points in (home.points, home.starts, home.watermarks):
+            points.pop(tp, None)
+        home.cleaner_stale = home.cleaner_stale or log.cleaner_offset is not None
+        home.stale.add(tp)
+        return log
+
+    def aside_path(self, path: str, suffix: str, now_ms: int) -> str:
+        """A free path to move a log's directory to."""
+        parent, _, name = path.rpartition("/")
+        number = 0
+        while True:
+            mark = f".{now_ms & (1 << 64) - 1:016x}{number:016x}{suffix}"
+            target = f"{parent}/{name[: _NAME_MAX - len(mark)]}{mark}"
+            if not self._disk.exists(target):
+                return target
+            number += 1
+
+    # ---- moves
+
+    def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
+        """The log that will replace this partition's log, and its directory."""
+        move = self._futures.get(tp)
+        return None if move is None else (move[0], move[1].path)
+
+    def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
+        """Create an empty log in another directory, to be filled like a follower's."""
+        source, directory = self._logs[tp], self._directory(path)
+        self.forget_earlier(tp, directory)
+        log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
+        log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
+        # The directory must survive a crash, so that the next start begins the move again.
+        self._disk.sync_directory(path)
+        self._futures[tp] = (log, directory)
+        return log
+
+    def keep_copy(self, tp: TopicPartition) -> None:
+        """Have a start take the future log, which has all records, if the log is away and has not changed since."""
+        kept_copy.mark(self._logs[tp], self._futures[tp][0])
+
+    def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
+        """Replace the partition's log by the future log, which has all its records.
+
+        After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
+        """
+        future, directory = self._futures[tp]
+        old, old_path = self._logs[tp], self._home[tp].path
+        assert future.end_offset == old.end_offset
+        log_path = f"{directory.path}/{tp}"
+        future.close()
+        # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
+        with directory.writing:
+            for name, offsets in (
+                (checkpoint.RECOVERY_POINTS, [*self._points_of(directory), (tp, old, old.end_offset)]),
+                (checkpoint.START_OFFSETS, [*self._starts_of(directory), (tp, old, old.start_offset)]),
+            ):
+                self._write(directory, name, offsets)
+        if self._disk.exists(log_path):
+            # A move before left it: its old log could not be removed.
+            self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
+        self._disk.rename(future.path, log_path)
+        self._disk.sync_directory(directory.path)
+        try:
+            log = Log.open(
+                self._disk,
+                log_path,
+                old.settings,
+                now_ms=now_ms,
+                recovery_point=old.end_offset,
+                log_start_offset=old.start_offset,
+                clean=True,
+                cleaner_offset=old.cleaner_offset,
+            )
+        except OSError:
+            # The old log goes on. The copy would be in the way of the next move, and of a new topic of this name.
+            self._disk.rename(log_path, future.path)
+            raise
+        del self._futures[tp]
+        try:
+            self.delete(tp, now_ms)
+            self._disk.sync_directory(old_path)
+        finally:
+            # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
+            self.adopt(tp, log, directory)
+        with suppress(OSError):
+            kept_copy.unmark(self._disk, log_path)
+        if log.cleaner_offset is not None:
+            self._write_cleaner_offsets(directory)
+        return log
+
+    def cancel_move(self, tp: TopicPartition) -> None:
+        """Cancel the move, if there is one, and remove the copy: now, or when the disk takes that."""
+        move = self._futures.pop(tp, None)
+        if move is None:
+            return
+        log, directory = move
+        log.discard()
+        if tp in self._logs:
+            self._logs[tp].on_change = None
+        if directory.failure is None:
+            path, aside = log.path, self.aside_path(f"{directory.path}/{tp}", DELETE_DIRECTORY, self._now_ms)
+            try:
+                kept_copy.unmark(self._disk, path)
+                # Under its old name the next start would take what is left of it for a move to begin again.
+                self._disk.rename(path, aside)
+                path = aside
+                self._disk.sync_directory(directory.path)
+                self._disk.remove_tree(path)
+            except OSError as error:
+                # The copy may be on another disk than the log: its failure is not that of the caller's disk.
+                _log.error("cannot remove %s: %s; will retry", path, error)
+                self._pending_removals.append((self._now_ms, path))
