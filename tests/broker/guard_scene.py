@@ -58,7 +58,7 @@ def filled(cls: type[Any], version: int, suffix: str = "") -> Any:
             names = [f"{field.name}{suffix}{index}" for index in range(2)]
             setattr(made, field.name, names if field.is_array else f"{field.name}{suffix}")
         elif field.type in ("Int8", "Int16", "Int32", "Int64"):
-            value = {"resource_type": 2 if suffix == "0" else 4, "replica_id": -1, "key_type": 0}.get(field.name, 0)
+            value = {"resource_type": 2 if suffix == "0" else 4, "replica_id": -1, "acks": 1}.get(field.name, 0)
             setattr(made, field.name, [0, 1] if field.is_array else value)
     return made
 

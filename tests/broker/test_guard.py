@@ -117,7 +117,7 @@ def test_what_an_api_asks_and_what_a_refusal_takes_away(
     def scene(*denied: str) -> Scene:
         made = Scene(key, version, *denied)
         if key == ApiKey.PRODUCE:
-            made.request.acks, made.request.transactional_id = 1, None
+            made.request.transactional_id = None
         return made
 
     free = scene()

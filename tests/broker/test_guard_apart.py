@@ -58,7 +58,6 @@ def test_what_is_produced_in_a_transaction_needs_its_id() -> None:
     question = "WRITE TRANSACTIONAL_ID transactional_id"
     for attributes, asks in ((0x10, True), (0x00, False), (0x2F, False)):
         scene = Scene(ApiKey.PRODUCE, 12, question)
-        scene.request.acks = 1
         batch = bytearray(61)
         batch[22] = attributes
         scene.request.topic_data[1].partition_data[1].records = bytes(batch)
@@ -71,7 +70,6 @@ def test_what_is_produced_in_a_transaction_needs_its_id() -> None:
             assert question not in scene.authorizer.questions
     # Too short for a batch: the handler says so.
     scene = Scene(ApiKey.PRODUCE, 12, question)
-    scene.request.acks = 1
     scene.request.topic_data[0].partition_data[0].records = b"\xff" * 60
     scene.ask()
 
@@ -80,7 +78,7 @@ def test_topics_that_are_asked_for_by_id_are_asked_about_by_name() -> None:
     for key, version, field in ((ApiKey.PRODUCE, 13, "topic_data"), (ApiKey.OFFSET_COMMIT, 10, "topics")):
         scene = Scene(key, version, "WRITE TOPIC hidden", "READ TOPIC hidden")
         if key == ApiKey.PRODUCE:
-            scene.request.acks, scene.request.transactional_id = 1, None
+            scene.request.transactional_id = None
         first, second = getattr(scene.request, field)
         first.topic_id, second.topic_id = b"1" * 16, b"2" * 16
         first.name = second.name = ""

@@ -54,7 +54,7 @@ def _unlogged(key: ApiKey, *, named: bool) -> set[str]:
     for each in getattr(scene.response, "responses", ()) if key == ApiKey.DELETE_TOPICS else ():
         each.error_code, each.topic_id = ErrorCode.TOPIC_AUTHORIZATION_FAILED, Uuid(b"1" * 16)
     if key == ApiKey.PRODUCE:
-        scene.request.acks, scene.request.transactional_id = 1, None
+        scene.request.transactional_id = None
     if not named:
         for field in fields(type(scene.request)):
             if field.name in ("transactional_id", "topology"):

@@ -22,6 +22,8 @@ class NoReply:
 
 
 NO_REPLY: Final = NoReply()
+#: Why a connection is closed: a request failed whose client reads no response.
+FAILED_UNANSWERED: Final = "a produce request with acks=0 failed"
 
 
 class Later:
@@ -150,5 +152,5 @@ class _InTurns:
 
 #: What handlers return. The response's class is checked when it is encoded.
 Reply = Any
-#: (request, version, error) -> the error response.
+#: (request, version, error) -> the error response; raises PeerError if the client reads no response.
 ErrorResponseBuilder = Callable[[Any, int, KafkaError], Any]

@@ -212,7 +212,11 @@ class Dispatch:
             return
         is_response = type(reply) is route.response
         if not is_response and isinstance(reply, KafkaError):
-            reply = route.handler.error_response(request, route.version, reply)
+            try:
+                reply = route.handler.error_response(request, route.version, reply)
+            except PeerError as error:
+                call.connection.close(str(error))
+                return
         if call.meter is not None:
             self._throttle(call, call.meter, route.handler.api.key, reply)
         if call.times is not None:

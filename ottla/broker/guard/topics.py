@@ -6,16 +6,18 @@ leaves it out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import NO_REPLY, Reply
+from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.net.inbound import PeerError
+from ottla.raft.message import replica_id
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 from ottla.wire.api import ApiKey
 from ottla.wire.api.create_topics import CreateTopicsRequest
@@ -39,17 +41,28 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
         name = topic.name or call.node.topic_name(topic.topic_id)
         return name is None or authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, name)
 
-    reply = split(handler, call, request, "topic_data", "responses", may, _DENIED)
-    if request.acks == 0 and reply is not NO_REPLY:
-        raise PeerError("a produce request with acks=0 failed")
-    return reply
+    if request.acks == 0:
+        return _produce_unanswered(handler, call, request, may)
+    return split(handler, call, request, "topic_data", "responses", may, _DENIED)
+
+
+def _produce_unanswered(handler: Handler, call: Call, request: ProduceRequest, may: Callable[[Any], bool]) -> Reply:
+    """Write what is permitted. A denial closes the connection afterwards, the only signal of it without a response."""
+    kept, refused = divided(request.topic_data, may)
+    if not refused:
+        return handler.function(call, request)
+    reply = handler.function(call, with_field(request, "topic_data", kept)) if kept else NO_REPLY
+    if not isinstance(reply, Later):
+        raise PeerError(FAILED_UNANSWERED)
+    later = Later(reply.superseded)
+    reply.then(lambda _: call.connection.close(FAILED_UNANSWERED))
+    return later
 
 
 def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """ClusterAction for followers and observers; for consumers the handler checks the topic at each read."""
-    replica_id = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
     is_controllers = call.connection.listener_name in call.node.settings.controller_listener_names
-    if replica_id >= 0 or is_controllers:
+    if replica_id(request) >= 0 or is_controllers:
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)
 

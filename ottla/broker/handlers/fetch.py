@@ -31,10 +31,11 @@ from ottla.broker.call.fetch_data import (
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_consumer
 from ottla.broker.call.reply import Later, Reply, in_turns
-from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
+from ottla.broker.partitions.replica_fetch import fetch_as_replica
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import is_cut_off
 from ottla.net.inbound import NO_REQUEST
+from ottla.raft.message import replica_id
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, CachedPartition, Key, Session
 from ottla.replica.followed import FollowedPartition
 from ottla.replica.hosted import HostedReplica
@@ -66,9 +67,9 @@ def _error_response(request: FetchRequest, _: int, error: KafkaError) -> FetchRe
 @handles(ApiKey.FETCH, error_response=_error_response)
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now, and wait for more if there is too little and the client allows it."""
-    replica_id = replica_of(request)
-    if replica_id >= 0:
-        return fetch_as_replica(call, request, replica_id)
+    follower = replica_id(request)
+    if follower >= 0:
+        return fetch_as_replica(call, request, follower)
     if call.is_long:
         return in_turns(call.connection, _long_fetch(call, request))
     parked = ParkedFetch(call, request)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_producer
-from ottla.broker.call.reply import NO_REPLY, Later, Reply, in_turns
+from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.lazy import LazyModule
@@ -77,6 +77,8 @@ _INTERNAL_WRITER = "__admin_client"
 
 
 def _error_response(request: ProduceRequest, version: int, error: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise PeerError(FAILED_UNANSWERED)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -97,8 +99,6 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
         return in_turns(call.connection, _produce_in_steps(call, request, attributes))
     if request.transactional_id is None:
         if attributes & TRANSACTIONAL:
-            if request.acks == 0:
-                raise PeerError("a produce request with acks=0 failed")
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif call.node.transactions.is_shared:
         return held_produce.hold(call, request, _partition_of, partial(_write, call, request, attributes))
@@ -141,8 +141,6 @@ def _produce_in_steps(call: Call, request: ProduceRequest, attributes: int) -> G
     """Handle very many partitions in steps; other connections go on, and this one waits for the end."""
     refused = None
     if request.transactional_id is None and attributes & TRANSACTIONAL:
-        if request.acks == 0:
-            raise PeerError("a produce request with acks=0 failed")
         refused = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not call.is_long:
         # After the first step the receive buffer holds other data.
@@ -189,7 +187,7 @@ def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pendi
     if request.acks == 0:
         for topic in response.responses:
             if any(part.error_code for part in topic.partition_responses):
-                raise PeerError("a produce request with acks=0 failed")
+                raise PeerError(FAILED_UNANSWERED)
         return NO_REPLY
     return hint_to_producer(call, response) if later is None else later
 

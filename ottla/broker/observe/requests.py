@@ -19,6 +19,7 @@ from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import reported
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.raft.message import replica_id
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import FetchResponse
 from ottla.wire.api.produce import ProduceRequest, TopicProduceData
@@ -125,7 +126,7 @@ class Requests:
                         self._failed("Produce", getattr(reply, "responses", ()), "partition_responses", taken)
                         self._written(taken.values())
                 elif is_fetch:
-                    is_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
+                    is_replica = replica_id(request) >= 0
                     if call.is_long:
                         _run_in_turns(call, self._fetched_long(call, reply, is_replica=is_replica))
                     else:

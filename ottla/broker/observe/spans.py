@@ -25,9 +25,9 @@ from ottla.broker.call.reply import reported
 from ottla.broker.observe.otlp import encode_field, encode_number
 from ottla.broker.observe.otlp_sender import OtlpSender
 from ottla.broker.observe.trace_context import LOOKS_MAX, TracedBatch, traced_batches
-from ottla.broker.partitions.replica_fetch import replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.topic_name import NAME_LENGTH_MAX
+from ottla.raft.message import replica_id
 from ottla.settings.server.own import OwnSettings
 from ottla.wire.api import ApiKey
 
@@ -93,7 +93,7 @@ class Spans(OtlpSender[bytes]):
     def answered(self, call: Call, handler: Handler, request: Any, reply: Any, slot: Slot) -> None:
         """Make the spans of a fetch whose response goes into `slot`, when it is sent."""
         if handler.api.key == ApiKey.FETCH:
-            if replica_of(request) >= 0:
+            if replica_id(request) >= 0:
                 return
         elif handler.api.key != ApiKey.SHARE_FETCH:
             return

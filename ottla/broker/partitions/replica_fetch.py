@@ -48,11 +48,6 @@ _STEPS_FROM = 1000
 _PARTITIONS_PER_STEP = 200
 
 
-def replica_of(request: FetchRequest) -> int:
-    """The id of the fetching replica; negative for a consumer."""
-    return request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
-
-
 def fetch_as_replica(call: Call, request: FetchRequest, replica_id: int) -> Reply:
     """Record the follower's progress, read once, and wait if there is nothing to send."""
     fetch = ReplicaFetch(call, request, replica_id)
