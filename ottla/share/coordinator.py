@@ -119,7 +119,7 @@ class ShareCoordinator:
 
     def _initialize(self, key: SharePartitionKey, asked: Any, now_ms: int) -> list[Entry]:
         before = self.states.get(key)
-        if before is not None and -1 != asked.state_epoch < before.state_epoch:
+        if before is not None and -1 != asked.state_epoch < before.highest_state_epoch:
             raise _fenced_state()
         self._check_topic(key)
         creates = asked.start_offset == UNSET_OFFSET
@@ -153,7 +153,7 @@ class ShareCoordinator:
     def _write(self, key: SharePartitionKey, asked: Any, now_ms: int) -> list[Entry]:
         state = self._state(key, "Write")
         _check_leader(state, asked.leader_epoch)
-        if asked.state_epoch != -1 and asked.state_epoch < state.state_epoch:
+        if -1 != asked.state_epoch < state.highest_state_epoch:
             raise _fenced_state()
         self._check_topic(key)
         batches = tuple(
@@ -238,6 +238,7 @@ class ShareCoordinator:
             self._replay_snapshot(partition, parsed_value, offset)
 
     def _replay_snapshot(self, key: SharePartitionKey, value: record.ShareSnapshotValue, offset: int) -> None:
+        before = self.states.get(key)
         self.states[key] = StoredState(
             value.start_offset,
             value.state_epoch,
@@ -245,6 +246,8 @@ class ShareCoordinator:
             value.delivery_complete_count,
             _batches(value.state_batches),
             value.snapshot_epoch,
+            max(value.state_epoch, before.highest_state_epoch if before is not None else 0),
+            max(value.leader_epoch, before.highest_leader_epoch if before is not None else 0),
             value.create_timestamp,
             value.write_timestamp,
         )
@@ -274,7 +277,7 @@ class ShareCoordinator:
 
 
 def _check_leader(state: StoredState, epoch: int) -> None:
-    if epoch != -1 and epoch < state.leader_epoch:
+    if -1 != epoch < state.highest_leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than ours.")
 
 

@@ -77,6 +77,10 @@ class StoredState:
     delivery_complete_count: int = UNSET_COUNT
     batches: tuple[StateBatch, ...] = ()
     snapshot_epoch: int = 0
+    #: The highest epochs since the state was created or deleted, which fence whoever comes with a lower one: those
+    #: above may be lower, for an initialization sets them anew.
+    highest_state_epoch: int = 0
+    highest_leader_epoch: int = 0
     #: When the state was created, and when its snapshot was written; they differ if the snapshot is a copy.
     create_ms: int = 0
     write_ms: int = 0
@@ -86,10 +90,12 @@ class StoredState:
     ) -> StoredState:
         """The state after a write; -1 leaves an offset or an epoch unchanged."""
         start = self.start_offset if start_offset == UNSET_OFFSET else start_offset
+        leader = self.leader_epoch if leader_epoch == -1 else leader_epoch
         return replace(
             self,
             start_offset=start,
-            leader_epoch=self.leader_epoch if leader_epoch == -1 else leader_epoch,
+            leader_epoch=leader,
+            highest_leader_epoch=max(leader, self.highest_leader_epoch),
             delivery_complete_count=complete_count,
             batches=combine(self.batches, batches, start),
         )

@@ -191,6 +191,27 @@ def test_an_older_leader_and_an_older_epoch_are_fenced() -> None:
     assert host.write(0, [], epoch=2, leader=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
+def test_an_initialization_takes_back_no_epoch_that_fences() -> None:
+    host = Host(snapshot_update_records_per_snapshot=1)
+    host.begin(epoch=2)
+    host.read(leader=5)
+    host.begin(epoch=3, start=4)
+    shown = host.summary()
+    assert (shown.leader_epoch, shown.state_epoch) == (0, 3)
+    # -1 is no epoch: it fences none, and none fences it.
+    assert host.begin(epoch=-1, start=6).error_code == 0
+    for restarts in range(2):
+        assert host.read(leader=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert host.write(6, [], epoch=3, leader=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert host.write(6, [], epoch=2, leader=5).error_code == ErrorCode.FENCED_STATE_EPOCH
+        assert host.begin(epoch=2).error_code == ErrorCode.FENCED_STATE_EPOCH
+        assert host.write(6, [(6 + restarts, 6 + restarts, 2, 1)], epoch=3, leader=5).error_code == 0
+        host.restart()
+    host.delete()
+    host.begin(epoch=1)
+    assert host.read(leader=0).error_code == 0
+
+
 def test_a_reader_writes_only_when_its_epoch_is_new() -> None:
     host = Host()
     host.begin()
