@@ -280,7 +280,7 @@ class TransactionCoordinator:
         if now.monotonic_ms >= self._timeouts_due_ms:
             self._timeouts_checked_ms = now.monotonic_ms
             for transaction in list(self.transactions.values()):
-                if transaction.timeout_ms == NO_TIMEOUT_MS and transaction.client_version >= EPOCH_BUMP_VERSION:
+                if transaction.timeout_ms == NO_TIMEOUT_MS:
                     continue
                 if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms:
                     effects.append(Continue(TimedOut(transaction.transactional_id)))

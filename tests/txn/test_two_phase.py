@@ -63,11 +63,12 @@ def test_a_broker_that_does_not_allow_it_refuses() -> None:
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_the_timeout_is_not_looked_at_and_never_comes(scene: TwoPhase) -> None:
+@pytest.mark.parametrize("client_version", [1, 2])
+def test_the_timeout_is_not_looked_at_and_never_comes(scene: TwoPhase, client_version: int) -> None:
     begun = scene.begin(timeout_ms=0)
     assert begun.error_code == ErrorCode.NONE
     assert scene.machine.transactions["t"].timeout_ms == NO_TIMEOUT_MS
-    assert scene.add(begun, A0) is ErrorCode.NONE
+    assert scene.add(begun, A0, version=client_version) is ErrorCode.NONE
     scene.pass_time(_YEAR_MS)
     assert scene.state() is State.ONGOING
 
