@@ -99,6 +99,10 @@ def test_a_partition_fails_alone() -> None:
     assert commit(host, {0: 1, 9: 1}) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert commit(host, {0: 1}, metadata="long") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert commit(host, {0: 1}, metadata="abc") == [NONE], "as long as it may be"
+    # As Java counts: neither bytes nor characters.
+    assert commit(host, {0: 1}, metadata="äöü") == commit(host, {0: 1}, metadata="a\N{SNOWMAN WITHOUT SNOW}ü") == [NONE]
+    assert commit(host, {0: 1}, metadata="a\N{SNAIL}") == [NONE]
+    assert commit(host, {0: 1}, metadata="\N{SNAIL}\N{SNAIL}") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert commit(host, {0: 1}, topic="nothing") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 

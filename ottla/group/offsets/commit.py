@@ -134,9 +134,14 @@ def _refusal(context: CommandContext, name: str | None, partition: _Partition, *
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not exists:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(partition.committed_metadata or "") > context.settings.offset_metadata_max_bytes:
+    if _units(partition.committed_metadata or "") > context.settings.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
+
+
+def _units(text: str) -> int:
+    """The text's length as Java counts it: a character beyond U+FFFF counts twice."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def _append(
