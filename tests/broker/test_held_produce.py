@@ -1,4 +1,4 @@
-"""A produce request that is held for its coordinators: when it goes on, and that its connection is read again."""
+"""A produce request that is held for its coordinator: when it goes on, and that its connection is read again."""
 
 from __future__ import annotations
 
@@ -11,57 +11,171 @@ from ottla.broker.coordinators.held_produce import Verified, hold
 from ottla.broker.handlers.produce import produce
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.net.inbound import PeerError
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
 from tests.broker.table_node import called
 
+_T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+_DEFAULTS = {
+    "add_partitions_to_txn_retry_backoff_ms": 20,
+    "add_partitions_to_txn_retry_backoff_max_ms": 100,
+    "request_timeout_ms": 30_000,
+}
+_ABORTABLE, _BUSY, _RETRY = (
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+)
+
 
 class _Scene:
-    """Two producers' batches in one request, and what its connection and coordinators are told."""
+    """A producer's batches for two partitions, and what its connection and coordinator are told."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = 11, *, second: int = 7, settings: dict[str, int] | None = None) -> None:
         self.told: list[str] = []
         self.questions: list[Any] = []
-        connection = SimpleNamespace(
+        self.timers: list[tuple[float, Any]] = []
+        self.now = 100.0
+        self.prepared = 0
+        #: Partitions in which the transaction is open, or that are led elsewhere.
+        self.open: set[int] = set()
+        self.gone: set[int] = set()
+        self.connection = SimpleNamespace(
             closed=False, pause=lambda: self.told.append("pause"), resume=lambda: self.told.append("resume")
         )
-        transactions = SimpleNamespace(
-            prepare=lambda partition, *producer, **_: (partition.tp, producer),
-            verification=SimpleNamespace(ask=self.questions.append),
+        node = SimpleNamespace(
+            transactions=SimpleNamespace(
+                prepare=self._prepare, verification=SimpleNamespace(ask=self.questions.append)
+            ),
+            settings=SimpleNamespace(**(_DEFAULTS | (settings or {}))),
+            loop=SimpleNamespace(
+                time=lambda: self.now, call_later=lambda seconds, do: self.timers.append((seconds, do))
+            ),
         )
-        self.call: Any = SimpleNamespace(
-            version=11, connection=connection, node=SimpleNamespace(transactions=transactions)
-        )
+        self.call: Any = SimpleNamespace(version=version, connection=self.connection, node=node)
         batches = [
             build([(1, b"k", b"v", [])], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
-            for producer in (7, 8)
+            for producer in (7, second)
         ]
         data = [PartitionProduceData(index=index, records=batch) for index, batch in enumerate(batches)]
         self.request = ProduceRequest(
-            transactional_id="x", topic_data=[TopicProduceData(name="t", partition_data=data)]
+            transactional_id="x", acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]
         )
+
+    def _prepare(self, partition: Any, *producer: int, sequence: int, implicit: bool) -> object:
+        assert (producer, sequence, implicit) == ((7, 0), 0, self.call.version >= 12)
+        if partition.tp.partition in self.open:
+            return None
+        self.prepared += 1
+        return f"token {self.prepared}"
 
     def hold(self, go_on: Any) -> Any:
         def partition_of(call: Any, topic: Any, index: int) -> Any:
+            if index in self.gone:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return SimpleNamespace(tp=TopicPartition(topic.name, index))
 
         return hold(self.call, self.request, partition_of, go_on)
 
+    def held(self) -> list[Verified]:
+        """Hold the request; the list has what it goes on with."""
+        passed: list[Verified] = []
+        self.hold(lambda verified: passed.append(dict(verified)))
+        return passed
 
-def test_a_request_of_two_producers_waits_for_both_answers() -> None:
-    scene, passed = _Scene(), list[Verified]()
-    scene.hold(lambda verified: passed.append(dict(verified)))
-    assert scene.told == ["pause"]
-    first, second = scene.questions
-    first.done({TopicPartition("t", 0): ErrorCode.NONE})
+    def answer(self, *codes: ErrorCode) -> None:
+        """Answer the oldest question, partition by partition."""
+        question = self.questions.pop(0)
+        question.done(dict(zip(question.partitions, codes, strict=True)))
+
+
+def test_one_question_covers_the_partitions_of_a_request() -> None:
+    scene = _Scene()
+    passed = scene.held()
+    (question,) = scene.questions
+    assert question[:5] == ("x", 7, 0, (_T0, _T1), False)
     assert (passed, scene.told) == ([], ["pause"])
-    second.done({TopicPartition("t", 1): ErrorCode.INVALID_TXN_STATE})
-    (verified,) = passed
-    assert {tp: code for tp, (_, code) in verified.items()} == {
-        TopicPartition("t", 0): ErrorCode.NONE,
-        TopicPartition("t", 1): ErrorCode.INVALID_TXN_STATE,
-    }
+    scene.answer(ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE)
+    assert passed == [{_T0: ("token 1", ErrorCode.NONE), _T1: ("token 2", ErrorCode.INVALID_TXN_STATE)}]
     assert scene.told == ["pause", "resume"]
+
+
+def test_a_request_waits_for_nothing_where_its_transaction_is_open() -> None:
+    scene = _Scene()
+    scene.open, scene.gone = {0}, {1}
+    assert (scene.held(), scene.questions, scene.told) == ([{}], [], [])
+
+
+@pytest.mark.parametrize(("acks", "error"), [(-1, KafkaError), (0, PeerError)])
+def test_a_request_of_two_producers_is_refused(acks: int, error: type[Exception]) -> None:
+    scene = _Scene(second=8)
+    scene.request.acks = acks
+    with pytest.raises(error) as refused:
+        scene.held()
+    assert getattr(refused.value, "code", None) == (ErrorCode.INVALID_PRODUCER_ID_MAPPING if acks else None)
+    assert (scene.questions, scene.told) == ([], [])
+
+
+def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again() -> None:
+    scene = _Scene(12)
+    passed = scene.held()
+    for _ in range(2):
+        scene.now += 0.04
+        scene.answer(_BUSY, ErrorCode.NONE)
+        ((seconds, ask_again),) = scene.timers
+        assert (seconds, passed, scene.questions) == (0.02, [], [])
+        scene.timers.clear()
+        ask_again()
+    # Everything is found out anew: a marker of the last transaction has ended what was prepared before it.
+    (question,) = scene.questions
+    assert question[:5] == ("x", 7, 0, (_T0, _T1), True)
+    scene.answer(ErrorCode.NONE, ErrorCode.NONE)
+    assert passed == [{_T0: ("token 5", ErrorCode.NONE), _T1: ("token 6", ErrorCode.NONE)}]
+    assert (scene.timers, scene.told) == ([], ["pause", "resume"])
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "later"),
+    [
+        (11, {}, 0.0),
+        (12, {}, 0.1),
+        (12, {"add_partitions_to_txn_retry_backoff_max_ms": 0}, 0.0),
+        (12, {"add_partitions_to_txn_retry_backoff_max_ms": 5000, "request_timeout_ms": 1000}, 1.0),
+    ],
+)
+def test_a_producer_learns_in_the_end_that_its_last_transaction_has_not_ended(
+    version: int, settings: dict[str, int], later: float
+) -> None:
+    scene = _Scene(version, settings=settings)
+    passed = scene.held()
+    if later:
+        scene.now += later - 0.001
+        scene.answer(_BUSY, _BUSY)
+        assert (passed, len(scene.timers)) == ([], 1)
+        scene.now += 0.001
+        scene.timers.pop()[1]()
+    scene.answer(_BUSY, _BUSY)
+    assert [code for _, code in passed[0].values()] == [_BUSY, _BUSY]
+    assert (scene.timers, scene.told) == ([], ["pause", "resume"])
+
+
+def test_a_request_whose_partitions_have_moved_meanwhile_asks_no_more() -> None:
+    scene = _Scene(12)
+    passed = scene.held()
+    scene.answer(_BUSY, _BUSY)
+    scene.gone = {0, 1}
+    scene.timers.pop()[1]()
+    assert (passed, scene.questions, scene.told) == ([{}], [], ["pause", "resume"])
+
+
+def test_the_coordinator_is_not_asked_again_for_a_producer_that_has_left() -> None:
+    scene = _Scene(12)
+    passed = scene.held()
+    scene.answer(_BUSY, _BUSY)
+    scene.connection.closed = True
+    scene.timers.pop()[1]()
+    assert (passed, scene.questions) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -81,17 +195,9 @@ def test_a_held_request_that_fails_is_answered_and_its_connection_is_read_again(
 
     answers: list[Any] = []
     scene.hold(go_on).then(answers.append)
-    for question, index in zip(scene.questions, (0, 1), strict=True):
-        question.done({TopicPartition("t", index): ErrorCode.NONE})
+    scene.answer(ErrorCode.NONE, ErrorCode.NONE)
     (answer,) = answers
     assert (answer.code, scene.told) == (code, ["pause", "resume"])
-
-
-_ABORTABLE, _BUSY, _RETRY = (
-    ErrorCode.TRANSACTION_ABORTABLE,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +217,10 @@ def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
 ) -> None:
     """An older producer aborts its transaction, or ends, for an error that it does not know to be temporary."""
     request = _Scene().request
-    request.acks = 1
     call = called(version)
-    call.is_long, call.node.transactions.is_shared = False, False
-    call.node.transactions.guard.side_effect = KafkaError(code)
+    call.is_long = False
+    call.node.transactions.prepare.return_value = None
+    call.node.transactions.pass_verified.side_effect = KafkaError(code)
     partition = call.node.leader_of.return_value
     partition.machine = None
     answer: Any = produce(call, request)

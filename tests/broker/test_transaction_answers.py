@@ -23,7 +23,7 @@ _ID = Uuid(b"t" * 16)
 class _Node:
     """A node of topic "t" with partitions 0 and 1, whose coordinators and leaders the test answers for."""
 
-    def __init__(self, *, shared: bool = False) -> None:
+    def __init__(self) -> None:
         self.told: list[Any] = []
         self.waiting: list[Any] = []
         self.coordinator: Any = SimpleNamespace(join=self._join, verify=self._verify)
@@ -38,8 +38,6 @@ class _Node:
         self.topic_name = {_ID: "t"}.get
         self.transactions = SimpleNamespace(
             driver_of=lambda name: self._or_raise(self.coordinator),
-            is_shared=shared,
-            guard=lambda *given, **more: self._guard("guard", *given, **more),
             prepare=lambda *given, **more: self._guard("prepare", *given, **more),
             pass_verified=lambda *given, **more: self._guard("pass_verified", *given, **more),
             verification=SimpleNamespace(ask=self.waiting.append),
@@ -233,15 +231,17 @@ def _response(request: commit.TxnOffsetCommitRequest) -> commit.TxnOffsetCommitR
 _T = ("t", NO_UUID, (0, 1))
 
 
-@pytest.mark.parametrize(("version", "implicit"), [(4, False), (5, True)])
-def test_offsets_are_committed_by_the_groups_coordinator(version: int, implicit: bool) -> None:
-    node = _Node()
-    request = _offsets(_T, ("u", NO_UUID, (0,)), ("t", NO_UUID, ()), ("v", NO_UUID, ()))
-    reply: Any = txn_offset_commit(node.call(version), request)
-    assert node.told == [
-        ("guard", ("x", node.group.partition, 7, 3), {"implicit": implicit}),
-        ("commit", version, {"client_id": "c", "client_host": "/h", "principal": "User:p"}),
-    ]
+def _ask(version: int, *topics: Any) -> tuple[_Node, commit.TxnOffsetCommitRequest, Any]:
+    """A node whose transaction coordinator has admitted the request, and the reply to come."""
+    node, request = _Node(), _offsets(*topics)
+    reply = txn_offset_commit(node.call(version), request)
+    node.waiting.pop().done({node.group.partition.tp: NONE})
+    return node, request, reply
+
+
+def test_offsets_are_committed_by_the_groups_coordinator() -> None:
+    node, request, reply = _ask(5, _T, ("u", NO_UUID, (0,)), ("t", NO_UUID, ()), ("v", NO_UUID, ()))
+    assert node.told[-1] == ("commit", 5, {"client_id": "c", "client_host": "/h", "principal": "User:p"})
     assert not reply.resolved
     node.waiting[0](_response(request))
     # A topic that exists has an entry if partitions were named; one that does not exist has one in any case.
@@ -249,9 +249,7 @@ def test_offsets_are_committed_by_the_groups_coordinator(version: int, implicit:
 
 
 def test_offsets_by_id_tell_an_unknown_id() -> None:
-    node = _Node()
-    request = _offsets(("", _ID, (1, 2)), ("t", NO_UUID, (0,)))
-    reply: Any = txn_offset_commit(node.call(6), request)
+    node, request, reply = _ask(6, ("", _ID, (1, 2)), ("t", NO_UUID, (0,)))
     node.waiting[0](_response(request))
     assert _committed(reply.value) == [[(1, NONE), (2, UNKNOWN)], [(0, ErrorCode.UNKNOWN_TOPIC_ID)]]
 
@@ -273,8 +271,7 @@ def test_no_coordinator_is_asked_about_what_cannot_be_committed(
 
 
 def test_a_coordinator_that_ends_fails_the_commit() -> None:
-    node = _Node()
-    reply: Any = txn_offset_commit(node.call(5), _offsets(_T, ("u", NO_UUID, (0,))))
+    node, _, reply = _ask(5, _T, ("u", NO_UUID, (0,)))
     node.waiting[0](KafkaError(ErrorCode.NOT_COORDINATOR))
     assert _committed(reply.value) == [[(0, ErrorCode.NOT_COORDINATOR), (1, ErrorCode.NOT_COORDINATOR)], [(0, UNKNOWN)]]
 
@@ -289,21 +286,18 @@ _SAID = [
 ]
 
 
-@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("version", "said", "code"), _SAID)
-def test_a_transaction_that_is_not_open_refuses_offsets(
-    version: int, said: ErrorCode, code: ErrorCode, shared: bool
-) -> None:
-    node = _Node(shared=shared)
+def test_a_transaction_that_is_not_open_refuses_offsets(version: int, said: ErrorCode, code: ErrorCode) -> None:
+    node = _Node()
     node.guarded = KafkaError(said)
     answer = _value(txn_offset_commit(node.call(version), _offsets(_T)))
     assert _committed(answer) == [[(0, code), (1, code)]]
-    assert [each[0] for each in node.told] == ["prepare" if shared else "guard"]
+    assert [each[0] for each in node.told] == ["prepare"]
 
 
 @pytest.mark.parametrize(("version", "implicit"), [(4, False), (5, True)])
-def test_in_a_cluster_the_transactions_coordinator_is_asked_first(version: int, implicit: bool) -> None:
-    node = _Node(shared=True)
+def test_the_transactions_coordinator_is_asked_first(version: int, implicit: bool) -> None:
+    node = _Node()
     request = _offsets(_T)
     reply: Any = txn_offset_commit(node.call(version), request)
     assert node.told == [("prepare", (node.group.partition, 7, 3), {"sequence": 0, "implicit": implicit})]
@@ -322,7 +316,7 @@ def test_in_a_cluster_the_transactions_coordinator_is_asked_first(version: int, 
 
 
 def test_an_open_transaction_needs_no_question() -> None:
-    node = _Node(shared=True)
+    node = _Node()
     node.token = None
     txn_offset_commit(node.call(5), _offsets(_T))
     assert [each[0] for each in node.told] == ["prepare", "pass_verified", "commit"]
@@ -331,7 +325,7 @@ def test_an_open_transaction_needs_no_question() -> None:
 
 @pytest.mark.parametrize(("version", "said", "code"), _SAID)
 def test_offsets_are_refused_for_what_the_coordinator_says(version: int, said: ErrorCode, code: ErrorCode) -> None:
-    node = _Node(shared=True)
+    node = _Node()
     reply: Any = txn_offset_commit(node.call(version), _offsets(_T))
     node.guarded = KafkaError(said)
     node.waiting[0].done({node.group.partition.tp: said})
@@ -340,7 +334,7 @@ def test_offsets_are_refused_for_what_the_coordinator_says(version: int, said: E
 
 @pytest.mark.parametrize("now", [object(), KafkaError(ErrorCode.NOT_COORDINATOR)])
 def test_a_group_that_has_moved_meanwhile_takes_no_offsets(now: Any) -> None:
-    node = _Node(shared=True)
+    node = _Node()
     reply: Any = txn_offset_commit(node.call(5), _offsets(_T))
     node.of_group = now
     node.waiting[0].done({node.group.partition.tp: NONE})

@@ -4,8 +4,8 @@ Rules:
 - A coordinator has the leaders of the partitions write its markers (`ottla.broker.coordinators.markers`).
 - A producer with transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the produce
   request adds them to the transaction. An older producer's partitions are verified instead, once per transaction.
-- The only broker of a cluster does that at once (`guard`). With several brokers the coordinator may be on another one,
-  and its record waits for replicas: the request is held (`prepare`), and checked again with the answer.
+- The coordinator may be on another broker, and its record waits for replicas: the request is held (`prepare`), and
+  checked again with the answer (`pass_verified`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
 
     @cached_property
     def verification(self) -> verification.Verification:
-        """Asks other coordinators; created for the first transactional batch in a cluster of several brokers."""
+        """Asks the coordinators; created for the first transactional batch."""
         return verification.Verification(self.runtime, self, peers.BrokerPeers(self.runtime, self._dial))
 
     def make(self, partition: Partition) -> transaction_driver.TransactionDriver:
@@ -122,48 +122,12 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         if "verification" in vars(self):
             self.verification.close()
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether another broker may coordinate a transaction of a partition led here."""
-        return len(self.runtime.image.brokers) > 1
-
-    def guard(
-        self,
-        transactional_id: str,
-        partition: Partition,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        sequence: int | None = None,
-        implicit: bool,
-    ) -> None:
-        """Admit a transactional batch only to an open transaction that includes the partition (KIP-890)."""
-        log_producers = partition.log.producers
-        if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
-            return
-        log_producers.check_epoch(producer_id, producer_epoch)
-        if sequence is not None:
-            log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.runtime.clock.now_ms())
-        driver = self.driver_of(transactional_id)
-        producer, wanted = (producer_id, producer_epoch), [partition.tp]
-        codes: list[ErrorCode] = []
-        if implicit:
-            driver.join(transactional_id, *producer, wanted, client_version=2, done=codes.append)
-        elif self.runtime.settings.transaction_partition_verification_enable:
-            driver.verify(transactional_id, *producer, wanted, lambda answer: codes.extend(answer.values()))
-        else:
-            return
-        # The answer comes at once, unless a departed replica still counts; then the producer retries the batch.
-        code = codes[0] if codes else ErrorCode.NOT_ENOUGH_REPLICAS
-        if code:
-            raise KafkaError(_producer_error(code))
-
     def prepare(
         self, partition: Partition, producer_id: int, producer_epoch: int, *, sequence: int, implicit: bool
     ) -> object | None:
-        """A token for `pass_verified` if the coordinator must be asked before this batch, else None.
+        """A token for `pass_verified` if the coordinator must be asked before this batch, else None (KIP-890).
 
-        KafkaError as `guard`.
+        Raises KafkaError for an old epoch.
         """
         log_producers = partition.log.producers
         if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
@@ -181,7 +145,10 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         *,
         implicit: bool,
     ) -> None:
-        """As `guard`, after the coordinator was asked: `answer` is the token and the coordinator's error code."""
+        """Admit a transactional batch only to an open transaction that includes the partition.
+
+        `answer` is the token of `prepare` and the coordinator's error code; None if the coordinator was not asked.
+        """
         log_producers = partition.log.producers
         if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
             return

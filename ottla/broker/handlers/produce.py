@@ -100,13 +100,13 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
     if request.transactional_id is None:
         if attributes & TRANSACTIONAL:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif call.node.transactions.is_shared:
+    elif attributes & TRANSACTIONAL:
         return held_produce.hold(call, request, _partition_of, partial(_write, call, request, attributes))
-    return _write(call, request, attributes, None)
+    return _write(call, request, attributes, {})
 
 
-def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_produce.Verified | None) -> Reply:
-    """Append and answer. `verified` holds the coordinator's answers, if it was asked beforehand."""
+def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_produce.Verified) -> Reply:
+    """Append and answer. `verified` holds the coordinator's answers, where it was asked beforehand."""
     pending: list[_Pending] = []
     check = attributes & _CHECKED
     response = ProduceResponse(
@@ -147,20 +147,20 @@ def _produce_in_steps(call: Call, request: ProduceRequest, attributes: int) -> G
         for topic in request.topic_data:
             for data in topic.partition_data:
                 data.records = data.records and bytes(data.records)
-    if refused is None and request.transactional_id is not None and call.node.transactions.is_shared:
+    if refused is None and attributes & TRANSACTIONAL:
 
         def go_on(verified: held_produce.Verified) -> Reply:
             return in_turns(call.connection, _write_in_steps(call, request, attributes, verified, None))
 
         return held_produce.hold(call, request, _partition_of, go_on)
-    return (yield from _write_in_steps(call, request, attributes, None, refused))
+    return (yield from _write_in_steps(call, request, attributes, {}, refused))
 
 
 def _write_in_steps(
     call: Call,
     request: ProduceRequest,
     attributes: int,
-    verified: held_produce.Verified | None,
+    verified: held_produce.Verified,
     refused: KafkaError | None,
 ) -> Generator[None, None, Reply]:
     pending: list[_Pending] = []
@@ -274,7 +274,7 @@ def _append(
     data: PartitionProduceData,
     pending: list[_Pending],
     check: int,
-    verified: held_produce.Verified | None,
+    verified: held_produce.Verified,
 ) -> PartitionProduceResponse:
     """Append one partition's batch. `check`: at least one batch of the request has attributes that need a check."""
     node = call.node
@@ -290,7 +290,7 @@ def _append(
         if partition.machine is not None and request.acks == _ALL:
             partition.check_in_sync()
         if check:
-            _check_attributes(call, request.transactional_id, partition, data.records, verified)
+            _check_attributes(call, partition, data.records, verified)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
         return _failed(data.index, error, log_start_offset)
@@ -320,37 +320,25 @@ def _append(
 
 def _check_attributes(
     call: Call,
-    transactional_id: str | None,
     partition: Partition,
     records: Buffer,
-    verified: held_produce.Verified | None,
+    verified: held_produce.Verified,
 ) -> None:
     """Check that the batch's attributes agree with the request that carries it."""
     attributes = attributes_of(records)
     if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
     if attributes & TRANSACTIONAL:
-        assert transactional_id is not None
         header = header_at(records)
         implicit = call.version >= _IMPLICIT_FROM
         try:
-            if verified is None:
-                call.node.transactions.guard(
-                    transactional_id,
-                    partition,
-                    header.producer_id,
-                    header.producer_epoch,
-                    sequence=header.base_sequence,
-                    implicit=implicit,
-                )
-            else:
-                call.node.transactions.pass_verified(
-                    partition,
-                    header.producer_id,
-                    header.producer_epoch,
-                    verified.get(partition.tp),
-                    implicit=implicit,
-                )
+            call.node.transactions.pass_verified(
+                partition,
+                header.producer_id,
+                header.producer_epoch,
+                verified.get(partition.tp),
+                implicit=implicit,
+            )
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
                 why = "Partition was not added to the transaction"

@@ -266,10 +266,6 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     implicit = call.version >= _IMPLICIT_FROM
     later = Later()
     try:
-        if not node.transactions.is_shared:
-            node.transactions.guard(request.transactional_id, group.partition, *producer, implicit=implicit)
-            _commit_offsets(call, request, group, later)
-            return later
         token = node.transactions.prepare(group.partition, *producer, sequence=0, implicit=implicit)
     except KafkaError as error:
         return _guarded_error_response(call, request, error.code)

@@ -100,18 +100,16 @@ class TransactionDeclaration:
     add_partitions_to_txn_retry_backoff_ms = integer(
         "add.partitions.to.txn.retry.backoff.ms",
         20,
-        "The backoff before a broker retries to add a partition to a transaction.",
+        "How long a broker waits before it asks again to add partitions to a transaction.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     add_partitions_to_txn_retry_backoff_max_ms = integer(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
-        "How long a broker retries to add a partition to a transaction in total.",
+        "How long a broker holds a producer's batch to ask again, while the last transaction still ends.",
         NOT_NEGATIVE,
         HIGH,
-        served=False,
     )
     share_coordinator_append_linger_ms = integer(
         "share.coordinator.append.linger.ms",
