@@ -134,7 +134,10 @@ class GroupDeclaration:
         internal=True,
     )
     offset_metadata_max_bytes = integer(
-        "offset.metadata.max.bytes", 4096, "The maximum length of the metadata of a committed offset, in UTF-16 code units.", importance=HIGH
+        "offset.metadata.max.bytes",
+        4096,
+        "The maximum length of the metadata of a committed offset, in UTF-16 code units.",
+        importance=HIGH,
     )
     offsets_commit_timeout_ms = integer(
         "offsets.commit.timeout.ms",
