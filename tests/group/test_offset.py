@@ -123,13 +123,16 @@ def test_by_id_a_topic_is_committed_and_fetched_and_an_unknown_id_is_said() -> N
     ]
 
 
-def test_an_offset_of_a_topic_that_was_made_anew_is_not_given_to_who_asks_by_id() -> None:
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_an_offset_of_a_topic_that_was_made_anew_is_not_given_to_who_asks_by_id(version: int) -> None:
     host = Host()
     old = host.topics.topic_id("orders")
     assert old is not None
     partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=5)
-    topics = [OffsetCommitRequestTopic(topic_id=old, partitions=[partition])]
-    host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
+    named = {"topic_id": old} if version >= 10 else {"name": "orders"}
+    topics = [OffsetCommitRequestTopic(**named, partitions=[partition])]
+    host.call(OffsetCommitRequest(group_id="g", topics=topics), version)
+    host.restart()
     host.topics.delete("orders")
     host.topics.create("orders", 4)
     new = host.topics.topic_id("orders")

@@ -83,12 +83,12 @@ def commit_offsets(context: CommandContext, call: Called) -> None:
     if request.retention_time_ms == -1:
         expire_ms = -1
     response = OffsetCommitResponse()
-    for topic, (_, name, existing) in resolved:
+    for topic, (topic_id, name, existing) in resolved:
         results = []
         for partition, exists in zip(topic.partitions, existing, strict=True):
             error = _refusal(context, name, partition, exists=exists)
             if name is not None and error is ErrorCode.NONE:
-                _append(context, request.group_id, topic.topic_id, name, partition, expire_ms)
+                _append(context, request.group_id, topic_id, name, partition, expire_ms)
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
     context.answer(call.ticket, response)
