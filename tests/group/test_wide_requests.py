@@ -310,7 +310,7 @@ def test_a_share_session_that_ends_during_its_wide_fetch_leaves_no_share_partiti
 
 def test_a_marker_is_written_once_to_a_partition_that_is_named_twice(machine: Machine) -> None:
     assert machine.node is not None
-    (partition,) = [each for tp, each in machine.node.partitions.items() if tp.topic == "here"]
+    partition = machine.node.partitions["here", 0]
     answer = _Client(machine).ask(_markers(0, 0, 0), 1)
     assert _codes(answer.markers[0].topics[0].partitions) == [(0, 0)]
     assert partition.log.end_offset == 1
