@@ -18,8 +18,9 @@ class _Hurried(asyncio.SelectorEventLoop):
         return super().time() + self._ahead
 
     def _run_once(self) -> None:
-        if self._scheduled and not self._ready:  # type: ignore[attr-defined]
-            self._ahead += max(0.0, self._scheduled[0].when() - self.time())  # type: ignore[attr-defined]
+        due = [each.when() for each in self._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
+        if due and not self._ready:  # type: ignore[attr-defined]
+            self._ahead += max(0.0, min(due) - self.time())
         super()._run_once()  # type: ignore[misc]
 
 

@@ -36,7 +36,9 @@ class Network:
             await self.gate.wait()
         if (error := self.down.get((host, port))) is not None:
             raise error
-        self.opened.append(Mock(closed=None, in_flight=0, used_at=0.0, finish=self._finish, address=(host, port)))
+        self.opened.append(
+            Mock(closed=None, throttled=False, in_flight=0, used_at=0.0, finish=self._finish, address=(host, port))
+        )
         return self.opened[-1]
 
     async def _finish(self) -> None:
@@ -214,6 +216,24 @@ def test_any_broker_is_the_least_busy_one_that_is_connected(monkeypatch: pytest.
         third.closed = "lost"
         assert await cluster.any() is first and fetches.in_flight == 0, "a fetch may hold the answer up"
         assert len(network.tried) == 4
+
+    scene(play, monkeypatch)
+
+
+def test_a_broker_that_throttles_the_client_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(cluster: Cluster, network: Network) -> None:
+        first, second = [await cluster.address(each) for each in (ONE, TWO)]
+        first.throttled, second.in_flight = True, 3  # type: ignore[misc]
+        assert await cluster.any() is second
+        second.throttled = True  # type: ignore[misc]
+        assert (await cluster.any()).address in (ONE, TWO)  # type: ignore[attr-defined]
+        _known(cluster, THREE, ONE, TWO)
+        third = await cluster.any()
+        assert third.address == THREE, "another one is connected to first"  # type: ignore[attr-defined]
+        third.throttled = True  # type: ignore[misc]
+        network.down = {TWO: NotReachable("gone")}
+        second.closed = "lost"
+        assert (await cluster.any()).address in (ONE, THREE)  # type: ignore[attr-defined]
 
     scene(play, monkeypatch)
 

@@ -141,18 +141,22 @@ class Cluster:
             return connection
 
     async def any(self) -> BrokerConnection:
-        """A connection to any broker: the least busy open one, else a known broker, else a bootstrap server."""
+        """A connection to any broker: the least busy open one, else a known broker, else a bootstrap server.
+
+        Brokers that throttle this client come last.
+        """
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
-        usable = [
-            connection
+        usable = {
+            address: connection
             for (address, purpose), connection in self._connections.items()
             if connection.closed is None and not purpose and (not known or address in known)
-        ]
-        if usable:
-            return min(usable, key=lambda connection: connection.in_flight)
-        randomness().shuffle(known)
+        }
+        if free := [connection for connection in usable.values() if not connection.throttled]:
+            return min(free, key=lambda connection: connection.in_flight)
         bootstrap = list(self.settings.bootstrap_servers)
-        randomness().shuffle(bootstrap)
+        for servers in (known, bootstrap):
+            randomness().shuffle(servers)
+            servers.sort(key=usable.__contains__)
         if not known or self.settings.metadata_recovery_strategy == "rebootstrap":
             known += [server for server in bootstrap if server not in known]
         first: OttlaError | None = None

@@ -10,8 +10,10 @@ Rules:
 - An answer's bytes fields are views of its frame, which has no other user: records are not copied.
 - With SASL the client authenticates after ApiVersions, and again with the first request after most of the session's
   lifetime. Requests made in the meantime are held back, because the broker accepts nothing but the exchange.
+- Requests are also held back for the throttle time that an answer names, in which the broker would not read them. A
+  request's timeout does not run in that time, as in Java's client: the connection of a client above its quota stays.
 
-KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 368 (SASL).
+KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 368 (SASL), 219 (throttle times).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any, TypeVar, cast
 
 from ottla.client.connection.clock import now_ms, randomness
 from ottla.client.connection.node_metric import NodeMeter
+from ottla.client.connection.throttle import throttle_ms
 from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.net.answer_frames import AnswerFrames
@@ -50,13 +53,16 @@ _SIGN_IN_TIMEOUT_MS = 30_000
 class _Sent:
     """A request that waits for its answer."""
 
-    __slots__ = ("answer", "api", "correlation_id", "sent_ms", "timer", "version")
+    __slots__ = ("answer", "api", "correlation_id", "sent_ms", "timeout_ms", "timer", "version")
 
-    def __init__(self, api: Api, version: int, correlation_id: int, answer: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, api: Api, version: int, correlation_id: int, answer: asyncio.Future[Any], timeout_ms: int
+    ) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer
+        self.timeout_ms = timeout_ms
         self.timer: asyncio.TimerHandle | None = None
         self.sent_ms = 0
 
@@ -84,11 +90,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._sign_in: SignIn | None = None
         #: Time on the loop's clock from which a request first starts a new authentication.
         self._sign_in_at = math.inf
-        #: Requests held back while the client authenticates again; None otherwise.
+        #: Until when nothing more is sent, on the loop's clock, and the timer for that time.
+        self._throttled_until = 0.0
+        self._throttle_end: asyncio.TimerHandle | None = None
+        #: Requests held back while the client authenticates again, or is throttled; None otherwise.
         self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
         self._signing: asyncio.Task[None] | None = None
         self._frames = AnswerFrames()
-        self._writable: asyncio.Future[None] | None = None
+        self._is_paused = False
+        #: Resolved when there may be room for more data, if `writable` waits for that.
+        self._room: asyncio.Future[None] | None = None
         #: Resolved when the socket is closed, if `finish` waits for that.
         self._socket_closed: asyncio.Future[None] | None = None
 
@@ -159,9 +170,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await self._authenticate(timeout_ms)
         except (OttlaError, KafkaError) as error:
             return self.close(f"authenticating again failed: {error}")
-        held, self._held = self._held or [], None
-        for sent, parts in held:
-            self._put(sent, parts)
+        self._signing = None
+        self._release()
 
     def version_of(self, key: ApiKey, at_most: int | None = None) -> int:
         """The highest version that both ends know. Unsupported if there is none."""
@@ -209,8 +219,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
         correlation_id, parts = self._encoded(api, version, request)
-        sent = _Sent(api, version, correlation_id, answer)
-        sent.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, sent, timeout_ms)
+        sent = _Sent(api, version, correlation_id, answer, timeout_ms)
+        begin = max(self._loop.time(), self._throttled_until)
+        sent.timer = self._loop.call_at(begin + timeout_ms / 1000, self._timed_out, sent)
         if bypass_hold:
             self._put(sent, parts)
         else:
@@ -226,6 +237,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._put(sent, parts)
         else:
             self._held.append((sent, parts))
+
+    def _throttle(self, pause_ms: int) -> None:
+        """Send nothing for this time, and give the requests in flight so much longer."""
+        pause_s = pause_ms / 1000
+        for sent in self._sent:
+            if sent.timer is not None:
+                sent.timer.cancel()
+                sent.timer = self._loop.call_at(sent.timer.when() + pause_s, self._timed_out, sent)
+        until = self._loop.time() + pause_s
+        if until <= self._throttled_until:
+            return
+        self._throttled_until = until
+        if self._held is None:
+            self._held = []
+        if self._throttle_end is not None:
+            self._throttle_end.cancel()
+        self._throttle_end = self._loop.call_at(until, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self._throttle_end = None
+        self._release()
+
+    def _release(self) -> None:
+        """Send the requests held back, unless there is another reason to hold them."""
+        if self._held is None or self._signing is not None or self._throttle_end is not None:
+            return
+        held, self._held = self._held, None
+        for sent, parts in held:
+            self._write(sent, parts, _SIGN_IN_TIMEOUT_MS)
+        self._make_room()
 
     def _put(self, sent: _Sent | None, parts: list[bytes | memoryview]) -> None:
         if self._transport is None or self.closed is not None:
@@ -251,14 +292,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return len(self._sent) + len(self._held or ())
 
     @property
+    def throttled(self) -> bool:
+        """Whether requests are held back because the client is above its quota."""
+        return self._throttle_end is not None
+
+    @property
     def is_writable(self) -> bool:
-        """Whether the transport buffers less than its high-water mark; True once the connection is closed."""
-        return self._writable is None or self.closed is not None
+        """Whether no request is held back and the transport buffers less than its high-water mark; True once closed."""
+        return self.closed is not None or not (self._is_paused or self._held)
 
     async def writable(self) -> None:
         """Wait until the socket has accepted the written data, down to the transport's low-water mark."""
-        while self._writable is not None and self.closed is None:
-            await asyncio.shield(self._writable)
+        while not self.is_writable:
+            if self._room is None or self._room.done():
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def close(self, why: str = "closed by this client") -> None:
         """Close the socket; all pending requests fail with ConnectionLost."""
@@ -270,6 +322,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if self.closed is not None or transport is None:
             return
+        if self._signing is None:
+            for sent, parts in self._held or ():
+                if sent is None:
+                    self._put(None, parts)
         self.closed = "closed by this client"
         self._socket_closed = self._loop.create_future()
         transport.close()
@@ -281,22 +337,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
             transport.abort()
         self._end(self.closed)
 
-    def _timed_out(self, sent: _Sent, timeout_ms: int) -> None:
+    def _timed_out(self, sent: _Sent) -> None:
+        why = f"did not answer {sent.api.name} in {sent.timeout_ms} ms"
         if not sent.answer.done():
-            where = f"{self.host}:{self.port}"
-            sent.answer.set_exception(RequestTimedOut(f"{where} did not answer {sent.api.name} in {timeout_ms} ms"))
-        self.close(f"the broker did not answer {sent.api.name} in {timeout_ms} ms")
+            sent.answer.set_exception(RequestTimedOut(f"{self.host}:{self.port} {why}"))
+        self.close(f"the broker {why}")
 
     def _end(self, why: str) -> None:
         self.closed = why
         if self._transport is not None:
             self._transport.abort()
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+        self._make_room()
         waiting = [*self._sent, *(sent for sent, _ in self._held or () if sent is not None)]
         self._sent.clear()
         self._held = None
         self._sign_in_at = math.inf
+        if self._throttle_end is not None:
+            self._throttle_end.cancel()
+            self._throttle_end = None
         for sent in waiting:
             if sent.timer is not None:
                 sent.timer.cancel()
@@ -327,12 +385,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self._is_paused = True
 
     def resume_writing(self) -> None:
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
+        self._is_paused = False
+        self._make_room()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.room()
@@ -362,6 +419,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers += 1
         now = now_ms()
         self._meter.answered(len(frame), now - sent.sent_ms, now)
+        if pause_ms := throttle_ms(sent.api.key, sent.version, response):
+            self._throttle(pause_ms)
         if not sent.answer.done():
             sent.answer.set_result(response)
 
