@@ -45,11 +45,11 @@ async def authenticate(ask: Ask, sign_in: SignIn, host: str, port: int) -> int:
         token = next(exchange)
         while True:
             answer: SaslAuthenticateResponse = await ask(SaslAuthenticateRequest(auth_bytes=token))
-            if answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-                raise AuthenticationFailed(f"{where} refuses to let this client in: {answer.error_message}")
             refused = error_of(answer.error_code, answer.error_message)
-            if refused is not None:
+            if refused is not None and refused.retriable:
                 raise refused
+            if refused is not None:
+                raise AuthenticationFailed(f"{where} refuses to let this client in: {refused.message or refused.code.name}")
             lifetime_ms = answer.session_lifetime_ms
             token = exchange.send(bytes(answer.auth_bytes))
     except StopIteration:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -25,6 +26,7 @@ from ottla.wire.api import ApiKey
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.compile import encode
+from tests.client.hurried import hurried
 from tests.client.test_connection import Transport, answer, connect, receive, run, send
 
 _MINUTE_MS = 60_000
@@ -109,6 +111,37 @@ async def _speaks_http(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     await reader.read()
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_an_address_that_does_not_answer_does_not_hide_the_next_one_of_the_same_name(protocol: str) -> None:
+    """As in Java's client with client.dns.lookup=use_all_dns_ips: a name may have an address that is gone."""
+
+    async def scene() -> None:
+        loop, tried = asyncio.get_running_loop(), []
+
+        async def looked_up(host: str, port: int, **_: object) -> list[Any]:
+            kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+            return [(*kind, (f"10.0.0.{number}", port)) for number in (1, 2, 2, 3)]
+
+        async def unanswered(_: object, host: str, port: int, *, server_hostname: str | None, **__: object) -> None:
+            tried.append((host, port, server_hostname, round(loop.time() - began)))
+            if len(tried) == 2:
+                raise ConnectionRefusedError(111, "refused")
+            await asyncio.Event().wait()
+
+        settings = ClientSettings.read("b:9092", {"security_protocol": protocol})
+        security = Security(settings)
+        began = loop.time()
+        loop.getaddrinfo = looked_up  # type: ignore[method-assign, assignment]
+        loop.create_connection = unanswered  # type: ignore[method-assign, assignment]
+        with pytest.raises(NotReachable, match="b:9092 did not answer within 10000 ms"):
+            await BrokerConnection.open("b", 9092, settings, security, NodeMeter(0))
+        name = "b" if protocol == "SSL" else None
+        assert tried == [(f"10.0.0.{number}", 9092, name, late) for number, late in ((1, 0), (2, 3), (3, 3))]
+        assert round(loop.time() - began) == 10
+
+    hurried(scene())
 
 
 @pytest.mark.parametrize(

@@ -270,3 +270,36 @@ def test_a_client_starts_again_when_its_brokers_have_told_it_nothing_for_so_long
     asyncio.run(run())
     told = [each.getMessage() for each in caplog.records if "starting again" in each.getMessage()]
     assert len(told) == (strategy == "rebootstrap")
+
+
+def test_an_answer_of_a_broker_that_does_not_know_its_cluster_yet_is_ignored() -> None:
+    """A broker that starts: its list of topics would deny those that exist. As in Java's client, it is asked again."""
+
+    class Starting(_Far):
+        starting = False
+
+        async def call(self, *_: object, **__: object) -> MetadataResponse:
+            if not self.starting:
+                topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"t" * 16))
+                broker = MetadataResponseBroker(node_id=7, host="h", port=1)
+                return MetadataResponse(brokers=[broker], topics=[topic])
+            gone = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return MetadataResponse(topics=[MetadataResponseTopic(name="t", error_code=gone)])
+
+        @property
+        def host(self) -> str:
+            return "h"
+
+        port = 1
+
+    async def run() -> None:
+        cluster = Starting()
+        await cluster.update(["t"])
+        cluster.starting = True
+        version = cluster.metadata.version
+        with pytest.raises(NotReachable, match="h:1 does not know the brokers of its cluster yet"):
+            await cluster.update(["t"])
+        assert set(cluster.metadata.topics) == {"t"} and set(cluster.metadata.nodes) == {7}
+        assert cluster.metadata.version == version and not cluster.metadata.errors
+
+    asyncio.run(run())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.kernel.client_error import AuthenticationFailed, NotReachable
-from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.security.oauth import TokenRequest
 from ottla.security.sasl import SignIn, bearer, plain
 from ottla.security.scram import ScramRefused, scram
@@ -212,6 +212,12 @@ def test_what_a_broker_answers_becomes_an_error_that_says_what_to_do() -> None:
     refused = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="go away")
     with pytest.raises(AuthenticationFailed, match="go away"):
         asyncio.run(sign_in(hello, refused))
+    # A program hears of a failed authentication, which is not retried; of other errors it would hear nothing.
+    with pytest.raises(AuthenticationFailed, match="ILLEGAL_SASL_STATE"):
+        asyncio.run(sign_in(hello, SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)))
+    with pytest.raises(KafkaError) as raised:
+        asyncio.run(sign_in(hello, SaslAuthenticateResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)))
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,9 @@ class Cluster:
             self._rebootstrap("the cluster requests it")
             raise NotReachable("the cluster requested a new start from bootstrap.servers")
         check(response.error_code)
+        if not response.brokers:
+            # A broker that starts, and has not read the cluster's metadata, would deny all topics.
+            raise NotReachable(f"{connection.host}:{connection.port} does not know the brokers of its cluster yet")
         self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM, complete=topics is None)
         self._asked_at_ms = None
         for callback in self.on_update:

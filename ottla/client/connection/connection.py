@@ -19,6 +19,7 @@ KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import socket
 import ssl
@@ -112,12 +113,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         NotReachable if that does not succeed in time. TlsFailed or AuthenticationFailed if one end does not trust the
         other, which retrying would not cure.
         """
-        loop = asyncio.get_running_loop()
         timeout_ms = settings.socket_connection_setup_timeout_ms
         connection = cls(host, port, settings.client_id, meter)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, host, port, ssl=security.context)
+                await connection._connect(security.context, connection._loop.time() + timeout_ms / 1000)
                 await connection._negotiate_versions(settings.request_timeout_ms)
                 if security.sign_in is not None:
                     connection._sign_in = security.sign_in
@@ -143,6 +143,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
             connection.close("connecting was cancelled")
             raise
         return connection
+
+    async def _connect(self, context: ssl.SSLContext | None, deadline: float) -> None:
+        """Connect to one of the host's addresses, each of which gets an equal part of the time that is left."""
+        addresses = await _addresses(self.host, self.port)
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            name = None if context is None else self.host
+            try:
+                async with asyncio.timeout((deadline - self._loop.time()) / left):
+                    await self._loop.create_connection(
+                        lambda: self, address, self.port, ssl=context, server_hostname=name
+                    )
+                return
+            except OSError as error:
+                # A host whose certificate is not trusted is not asked for another one; TimeoutError is an OSError, too.
+                if left == 1 or isinstance(error, ssl.SSLError):
+                    raise
 
     async def _negotiate_versions(self, timeout_ms: int) -> None:
         api, request, version = API[ApiKey.API_VERSIONS], first_request(), FIRST_VERSION
@@ -423,6 +439,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._throttle(pause_ms)
         if not sent.answer.done():
             sent.answer.set_result(response)
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """The distinct addresses of a host, in the order in which they are tried."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, UnicodeError, ValueError):
+            socket.inet_pton(family, host)
+            return [host]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _reason(error: BaseException) -> str:
