@@ -49,7 +49,8 @@ async def authenticate(ask: Ask, sign_in: SignIn, host: str, port: int) -> int:
             if refused is not None and refused.retriable:
                 raise refused
             if refused is not None:
-                raise AuthenticationFailed(f"{where} refuses to let this client in: {refused.message or refused.code.name}")
+                why = refused.message or refused.code.name
+                raise AuthenticationFailed(f"{where} refuses to let this client in: {why}")
             lifetime_ms = answer.session_lifetime_ms
             token = exchange.send(bytes(answer.auth_bytes))
     except StopIteration:

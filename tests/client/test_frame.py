@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.producer.delivery import ProducerBatch
-from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
+from ottla.client.producer.outgoing import ColumnMapping, Cut, cuts, fill
 from ottla.kernel.memory import Frames
 from ottla.net.answer_frames import AnswerFrames
 from ottla.wire.batch import header_at
@@ -75,7 +75,8 @@ def test_a_batch_keeps_its_memory_until_it_is_over() -> None:
     table = pa.table({"value": [b"%0400d" % number for number in range(1_000)]})
 
     def sent(timestamp: int) -> ProducerBatch:
-        (cut,) = cuts(table, ColumnMapping(), 1, 1 << 20, lambda: timestamp)
+        (cut,) = cuts(table, ColumnMapping(), lambda: 1, 1 << 20, lambda: timestamp)
+        assert isinstance(cut, Cut)
         batch = ProducerBatch("t", 0, 0, 0)
         fill(batch, cut, Codec.NONE, None, memory.take)
         batch.sequence((9, 0), 0)

@@ -92,7 +92,7 @@ def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
 def test_batches_of_a_table_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
     import pyarrow as pa
 
-    from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
+    from ottla.client.producer.outgoing import ColumnMapping, Cut, cuts, fill
 
     times, keys, values, pairs = zip(*case["records"], strict=True)
     table = pa.table(
@@ -107,7 +107,8 @@ def test_batches_of_a_table_are_javas_byte_for_byte(case: dict[str, Any]) -> Non
         }
     )
     columns = ColumnMapping(key="key", timestamp="time", partition="to", headers="headers")
-    (cut,) = cuts(table, columns, 1, 1 << 20, lambda: 0)
+    (cut,) = cuts(table, columns, lambda: 1, 1 << 20, lambda: 0)
+    assert isinstance(cut, Cut)
     batch = ProducerBatch("t", 0, 0, 0)
     fill(batch, cut, Codec.NONE, None)
     producer_id, epoch, sequence = case["producer"]

@@ -307,7 +307,7 @@ def test_asyncio_sends_and_polls_tables(bootstrap: str, topic: str) -> None:
         ({"a": [1]}, {}, "no column value [(]it has a[)]"),
         ({"value": [1]}, {}, "value_serde"),
         ({"a": [1], "b": [2]}, {"value": ["a", "b"]}, "value has 2 columns: give a value_serde"),
-        ({"value": ["x"], "p": [7]}, {"partition": "p"}, "invalid partition in the table: 7"),
+        ({"value": ["x"], "p": [-7]}, {"partition": "p"}, "invalid partition in the table: -7"),
         ({"value": ["x"], "p": ["0"]}, {"partition": "p"}, "expected integers: partition numbers"),
         ({"value": ["x"], "t": ["0"]}, {"timestamp": "t"}, "integers in ms"),
         ({"value": ["x"], "h": ["0"]}, {"headers": "h"}, "expected a map, or a list"),

@@ -12,7 +12,7 @@ from ottla.client import KafkaError, OttlaError, serde
 from ottla.client.consumer.position import Chunk, PartitionPosition
 from ottla.client.consumer.table import Taken, tables_of, take
 from ottla.client.producer.delivery import ProducerBatch
-from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
+from ottla.client.producer.outgoing import ColumnMapping, Cut, cuts, fill
 from ottla.columns.column import Decoded
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, build, header_at, headers, rewrite
@@ -75,7 +75,8 @@ def test_text_shares_the_bytes_of_its_column() -> None:
 
 
 def test_rows_are_encoded_once_into_the_bytes_that_are_sent() -> None:
-    (cut,) = cuts(pa.table({"value": values(500)}), ColumnMapping(), 1, 1 << 20, lambda: TIME)
+    (cut,) = cuts(pa.table({"value": values(500)}), ColumnMapping(), lambda: 1, 1 << 20, lambda: TIME)
+    assert isinstance(cut, Cut)
     made = ProducerBatch("t", 0, 0, 0)
     fill(made, cut, Codec.NONE, None)
     sent = made.encode(Codec.NONE, None)
@@ -243,8 +244,9 @@ def test_a_reader_of_any_length_is_sent_in_little_memory() -> None:
     try:
         sent = 0
         for cut in cuts(
-            pa.RecordBatchReader.from_batches(rows.schema, endless()), ColumnMapping(), 1, 1 << 18, lambda: TIME
+            pa.RecordBatchReader.from_batches(rows.schema, endless()), ColumnMapping(), lambda: 1, 1 << 18, lambda: TIME
         ):
+            assert isinstance(cut, Cut)
             made = ProducerBatch("t", 0, 0, 0)
             fill(made, cut, Codec.NONE, None)
             sent += len(made.encode(Codec.NONE, None))
@@ -258,5 +260,6 @@ def test_a_reader_of_any_length_is_sent_in_little_memory() -> None:
 @pytest.mark.parametrize(("unit", "stamp"), [("s", 2), ("ms", 2_345), ("us", 2_345_678), ("ns", 2_345_678_901)])
 def test_a_timestamp_of_any_unit_is_sent_in_milliseconds_without_the_rest(unit: str, stamp: int) -> None:
     table = pa.table({"value": [b"v"] * 2, "time": pa.array([stamp, None], pa.timestamp(unit))})
-    (cut,) = cuts(table, ColumnMapping(timestamp="time"), 1, 1 << 20, lambda: TIME)
+    (cut,) = cuts(table, ColumnMapping(timestamp="time"), lambda: 1, 1 << 20, lambda: TIME)
+    assert isinstance(cut, Cut)
     assert list(cut.timestamps) == [2_000 if unit == "s" else 2_345, TIME]

@@ -60,9 +60,13 @@ class Cut(NamedTuple):
 
 
 def cuts(
-    table: Any, columns: ColumnMapping, partitions: int, batch_bytes: int, now: Callable[[], int]
-) -> Iterator[Cut]:
-    """Cut the rows into batches. `now()` (ms) is the timestamp of rows without one."""
+    table: Any, columns: ColumnMapping, partitions: Callable[[], int], batch_bytes: int, now: Callable[[], int]
+) -> Iterator[Cut | int]:
+    """Cut the rows into batches. `now()` (ms) is the timestamp of rows without one.
+
+    `partitions()` is the number of partitions of the topic as far as is known. A number instead of a cut is a partition
+    that the rows name and that is not known: the caller looks for it before it goes on.
+    """
     for rows in _slices(table):
         yield from _cuts_of(rows, columns, partitions, batch_bytes, now())
 
@@ -100,7 +104,9 @@ def _in_small_chunks(table: Any) -> bool:
     return chunks > 1 and table.num_rows // chunks < 4_096 and table.nbytes < _SLICE_BYTES
 
 
-def _cuts_of(rows: Any, columns: ColumnMapping, count: int, batch_bytes: int, now_ms: int) -> Iterator[Cut]:
+def _cuts_of(
+    rows: Any, columns: ColumnMapping, partitions: Callable[[], int], batch_bytes: int, now_ms: int
+) -> Iterator[Cut | int]:
     values = _bytes(rows, columns.value, columns.value_serde, "value")
     keys = None if columns.key is None else _bytes(rows, columns.key, columns.key_serde, "key")
     headers = None if columns.headers is None else _headers(_column(rows, columns.headers), columns.headers)
@@ -109,7 +115,10 @@ def _cuts_of(rows: Any, columns: ColumnMapping, count: int, batch_bytes: int, no
         for start, end in _edges(values, None, headers, batch_bytes):
             yield Cut(None, *_part(values, None, headers, stamps, start, end))
         return
-    numbers = _partitions(rows, columns.partition, keys, count)
+    named = None if columns.partition is None else _named_partitions(rows, columns.partition)
+    if named is not None and (highest := int(named.max())) >= partitions():
+        yield highest
+    numbers = _partitions(rows, named, keys, partitions())
     if (numbers == numbers[0]).all():
         groups: list[tuple[int, Any]] = [(int(numbers[0]), None)]
     else:
@@ -177,25 +186,26 @@ def _header_sizes(headers: Any) -> Ints:
 # ---- the columns
 
 
-def _partitions(rows: Any, name: str | None, keys: Any | None, count: int) -> Ints:
+def _named_partitions(rows: Any, name: str) -> Ints:
+    """The partition that each row names; -1 for those that name none."""
+    column = _column(rows, name)
+    if not pa.types.is_integer(column.type):
+        raise OttlaError(f"column {name} has type {column.type} (expected integers: partition numbers)")
+    named: Ints = np.asarray(column.fill_null(0)).astype(np.int64)
+    if (named < 0).any():
+        raise OttlaError(f"invalid partition in the table: {int(named.min())} (expected 0 or more)")
+    return np.where(np.asarray(column.is_valid()), named, -1)
+
+
+def _partitions(rows: Any, named: Ints | None, keys: Any | None, count: int) -> Ints:
     """The partition of each row; -1 for any partition."""
     partitions: Ints = np.full(rows.num_rows, -1, dtype=np.int64)
     if keys is not None:
         partitions = (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
         if keys.null_count:
             partitions[np.asarray(keys.is_null())] = -1
-    if name is None:
-        return partitions
-    column = _column(rows, name)
-    if not pa.types.is_integer(column.type):
-        raise OttlaError(f"column {name} has type {column.type} (expected integers: partition numbers)")
     # A row with a null partition is placed as if the column did not exist.
-    named = np.asarray(column.fill_null(-1)).astype(np.int64)
-    given = np.asarray(column.is_valid())
-    wrong = given & ((named < 0) | (named >= count))
-    if wrong.any():
-        raise OttlaError(f"invalid partition in the table: {int(named[wrong][0])} (expected 0 to {count - 1})")
-    return np.where(given, named, partitions)
+    return partitions if named is None else np.where(named >= 0, named, partitions)
 
 
 def _timestamps(rows: Any, name: str | None, now_ms: int) -> Ints:

@@ -194,6 +194,9 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         for batch in self.table_batches(
             topic, table, ColumnMapping(value, key, timestamp, partition, headers, value_serde, key_serde)
         ):
+            if isinstance(batch, int):
+                await self.admit(topic, batch)
+                continue
             deadline_ms = now_ms() + self.settings.max_block_ms
             while True:
                 with self._lock:
@@ -206,8 +209,11 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             await asyncio.sleep(0)
         return TableDelivery(batches)
 
-    def table_batches(self, topic: str, table: Any, columns: ColumnMapping) -> Iterator[ProducerBatch]:
-        """Encode the rows of a table as batches, one at a time, as the caller iterates."""
+    def table_batches(self, topic: str, table: Any, columns: ColumnMapping) -> Iterator[ProducerBatch | int]:
+        """Encode the rows of a table as batches, one at a time, as the caller iterates.
+
+        A number instead of a batch is a partition that the caller must `admit` first.
+        """
         from ottla.client.producer.outgoing import cuts, fill
 
         settings = self.settings
@@ -216,7 +222,10 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         batch_bytes = max(1, min(wanted, settings.max_request_size // 2))
         # Memory of delivered batches is reused for the next ones, while it is still in the CPU's caches.
         frames = Frames(_FRAMES_MAX, settings.buffer_memory)
-        for cut in cuts(table, columns, queue.count, batch_bytes, current_clock().now_ms):
+        for cut in cuts(table, columns, lambda: queue.count, batch_bytes, current_clock().now_ms):
+            if isinstance(cut, int):
+                yield cut
+                continue
             number = cut.partition
             if number is None:
                 with self._lock:

@@ -214,6 +214,9 @@ class Producer(Generic[K, V]):
         batches: list[ProducerBatch] = []
         columns = ColumnMapping(value, key, timestamp, partition, headers, value_serde, key_serde)
         for batch in self._async.table_batches(topic, table, columns):
+            if isinstance(batch, int):
+                self._check_usable(topic, batch)
+                continue
             with self._lock:
                 self._with_room(functools.partial(self._put, batch))
             self._sender.signal()
