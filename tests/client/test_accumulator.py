@@ -1,11 +1,12 @@
 """The producer's batches without a socket: when they are ready, how they grow, who waits for whom."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
-from ottla.client.producer.delivery import Delivery
+from ottla.client.producer.delivery import Delivery, ProducerBatch
 from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -221,6 +222,41 @@ def test_a_batch_expires_after_delivery_timeout_ms() -> None:
     assert accumulator.expired(100, in_flight=True) == [(queue(accumulator), batch)]
     accumulator.complete(queue(accumulator), batch)
     assert accumulator.next_deadline_ms() is None
+
+
+class Looked(dict[ProducerBatch, None]):
+    """Batches, and how often all of them were looked at."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_pass_does_not_look_at_each_batch_before_one_may_expire() -> None:
+    """A producer that fills its memory has thousands, and a pass for each answer."""
+    accumulator, clock = made(delivery_timeout_ms=100)
+    put(accumulator)
+    assert accumulator.expired(0) == []
+    accumulator.incomplete = looked = Looked(accumulator.incomplete)
+    for clock.ms in range(100):
+        put(accumulator)
+        accumulator.close_batch(queue(accumulator))
+        assert accumulator.expired(clock.ms) == []
+    assert looked.times == 0
+    assert [batch.deadline_ms for _, batch in accumulator.expired(103)] == [100, 101, 102, 103]
+    assert looked.times > 0
+
+
+def test_an_encoded_batch_that_waited_for_room_expires_at_its_own_time() -> None:
+    accumulator, clock = made(delivery_timeout_ms=100)
+    clock.ms = 50
+    put(accumulator)
+    assert accumulator.expired(50) == []
+    early = ProducerBatch("t", 0, 0, 100)
+    accumulator.put(queue(accumulator), early)
+    assert [batch for _, batch in accumulator.expired(100)] == [early]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])

@@ -80,6 +80,8 @@ class Accumulator:
         self.active: dict[PartitionQueue, None] = {}
         #: Batches neither delivered nor failed.
         self.incomplete: dict[ProducerBatch, None] = {}
+        #: No batch expires before this time, so that a pass without one does not look at all of them.
+        self._expires_from_ms = 0
         #: Number of flushes in progress; any makes every batch ready.
         self.flushing = 0
         #: Set when a batch was opened or has grown, so that the sender should be woken.
@@ -246,6 +248,8 @@ class Accumulator:
         self._used.add(batch.topic)
         self.active[partition] = None
         self.incomplete[batch] = None
+        # Unlike the others, it may have waited for room since it got its deadline.
+        self._expires_from_ms = min(self._expires_from_ms, batch.deadline_ms)
         return True
 
     def close(self) -> list[ProducerBatch]:
@@ -376,12 +380,16 @@ class Accumulator:
 
     def expired(self, now_ms: int, *, in_flight: bool = False) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """The batches whose delivery.timeout.ms has passed: those that wait, and with `in_flight` all others, too."""
+        if now_ms < self._expires_from_ms:
+            return []
         expired = []
         for batch in self.incomplete:
             if now_ms >= batch.deadline_ms:
                 partition = self.topics[batch.topic].partitions[batch.partition]
                 if in_flight or batch not in partition.in_flight:
                     expired.append((partition, batch))
+        # Batches that `append` opens later expire later: all have the same delivery.timeout.ms.
+        self._expires_from_ms = min((batch.deadline_ms for batch in self.incomplete), default=0)
         return expired
 
     def next_deadline_ms(self) -> int | None:
