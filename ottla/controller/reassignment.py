@@ -3,6 +3,8 @@
 Rules:
 - A reassignment adds the new replicas and keeps the old ones until the new ones are in sync; AlterPartition then
   removes the old ones (`PartitionChange`). A reassignment that needs no copying completes at once.
+- Each partition stands alone, so a large request is several batches of records. Apache Kafka refuses all partitions
+  after the first 10,000 (UNKNOWN_SERVER_ERROR).
 - Cancelling a reassignment removes the replicas that it added. If only those are in sync, records would be lost: this
   is an unclean election, and is rejected unless the topic allows it.
 """
@@ -35,7 +37,7 @@ def alter_reassignments(draft: Draft, request: alter.AlterPartitionReassignments
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
         response.responses.append(alter.ReassignableTopicResponse(name=topic.name, partitions=answers))
-    return Decision(draft.records, response)
+    return Decision(draft.records, response, atomic=False)
 
 
 def _alter(draft: Draft, name: str, requested: alter.ReassignablePartition, may_change_factor: bool) -> None:

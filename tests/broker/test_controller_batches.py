@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from ottla.broker.metadata import controller_driver
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.sim.node import NodeHost
 from ottla.sim.world import World
+from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.wire.batch import read
@@ -45,6 +52,27 @@ class Scene:
         self.ask(request)
         self.beat(broker_id)
 
+    def create(self, partitions: int) -> None:
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(partitions)
+        ]
+        topic = CreatableTopic(name="many", num_partitions=-1, replication_factor=-1, assignments=assignments)
+        assert self.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+
+    def batches(self, offset: int) -> list[list[Any]]:
+        """The records of each batch of the log from here on."""
+        log = self.quorum.raft.log
+        data = log.read(offset, 1 << 20, end_offset=log.end_offset, min_one_batch=True).bytes()
+        return [list(batch.records()) for batch in read(data)]
+
+    def changes(self, offset: int) -> list[int]:
+        """The number of changed partitions in each batch that has any."""
+        counts = [
+            sum(isinstance(parse(record.value or b"")[0], PartitionChangeRecord) for record in batch)
+            for batch in self.batches(offset)
+        ]
+        return [count for count in counts if count]
+
     def beat(self, broker_id: int, *, stops: bool = False) -> Any:
         return self.ask(
             BrokerHeartbeatRequest(
@@ -57,25 +85,58 @@ class Scene:
 
 
 def test_a_broker_that_stops_and_leads_much_is_written_down_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
     scene = Scene()
     for broker_id in (1, 2):
         scene.start_broker(broker_id)
-    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(100)]
-    topic = CreatableTopic(name="many", num_partitions=-1, replication_factor=-1, assignments=assignments)
-    made = scene.ask(CreateTopicsRequest(topics=[topic]))
-    assert made.topics[0].error_code == 0
-    log = scene.quorum.raft.log
-    before = log.end_offset
+    scene.create(100)
+    # What must stand together does: a topic is one batch.
+    assert max(len(batch) for batch in scene.batches(0)) == 101
+    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    before = scene.quorum.raft.log.end_offset
     assert not scene.beat(1, stops=True).should_shut_down
     assert {each.leader for each in scene.quorum.image.topics["many"].partitions} == {2}
-    batches = list(read(log.read(before, 1 << 20, end_offset=log.end_offset, min_one_batch=True).bytes()))
-    changes = [
-        sum(isinstance(parse(record.value or b"")[0], PartitionChangeRecord) for record in batch.records())
-        for batch in batches
-    ]
     # The first is of the broker itself.
-    assert [each for each in changes if each] == [39, 40, 21]
-    # What must stand together does: a topic is one batch.
-    created = list(read(log.read(0, 1 << 20, end_offset=before, min_one_batch=True).bytes()))
-    assert max(len(list(batch.records())) for batch in created) == 101
+    assert scene.changes(before) == [39, 40, 21]
+
+
+def test_a_reassignment_of_many_partitions_is_written_down_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    for broker_id in (1, 2, 3):
+        scene.start_broker(broker_id)
+    scene.create(100)
+    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    before = scene.quorum.raft.log.end_offset
+    partitions = [ReassignablePartition(partition_index=index, replicas=[1, 3]) for index in range(101)]
+    answer = scene.ask(
+        AlterPartitionReassignmentsRequest(
+            timeout_ms=1000, topics=[ReassignableTopic(name="many", partitions=partitions)]
+        )
+    )
+    codes = [each.error_code for each in answer.responses[0].partitions]
+    assert codes == [ErrorCode.NONE] * 100 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert {tuple(each.adding_replicas) for each in scene.quorum.image.topics["many"].partitions} == {(3,)}
+    assert scene.changes(before) == [40, 40, 20]
+
+
+@pytest.mark.parametrize("entries", [40, 41])
+def test_what_must_stand_together_and_is_too_large_for_a_batch_is_refused(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    quotas = [
+        RequestEntryData(
+            entity=[EntityData(entity_type="user", entity_name=f"u{number}")],
+            ops=[OpData(key="producer_byte_rate", value=1.0, remove=False)],
+        )
+        for number in range(entries)
+    ]
+    answer = scene.ask(AlterClientQuotasRequest(entries=quotas, validate_only=False))
+    if entries == 40:
+        assert {each.error_code for each in answer.entries} == {ErrorCode.NONE}
+        assert len(scene.quorum.image.quotas) == 40
+    else:
+        assert isinstance(answer, KafkaError)
+        assert answer.code is ErrorCode.POLICY_VIOLATION
+        assert answer.message == "Unable to perform excessively large batch operation."
+        assert not scene.quorum.image.quotas

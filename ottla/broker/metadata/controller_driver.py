@@ -108,8 +108,13 @@ class ControllerDriver:
         return decision
 
     def _submit(self, decision: Decision) -> None:
-        """Append the records of a decision in one batch, or in several if the decision allows it."""
+        """Append the records of a decision in one batch, or in several if the decision allows it.
+
+        POLICY_VIOLATION if one batch would be too large.
+        """
         records = decision.records
+        if decision.atomic and len(records) > _BATCH_RECORDS_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         at_once = len(records) if decision.atomic else _BATCH_RECORDS_MAX
         for start in range(0, len(records), max(1, at_once)):
             # The machine may have resigned with what was submitted before.
