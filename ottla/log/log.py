@@ -197,6 +197,11 @@ class Log:
         self.producers.replicated(self.high_watermark)
 
     @property
+    def is_replicated(self) -> bool:
+        """Has the partition other replicas, so that the high watermark is not the visible end?"""
+        return self._high_watermark is not None
+
+    @property
     def visible_end_offset(self) -> int:
         """The end of the log, or its flushed end while a flush for `flush.messages` is due."""
         return self.end_offset if self._visible_end is None else self._visible_end

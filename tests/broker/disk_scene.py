@@ -142,9 +142,9 @@ class Scene:
         return there["/b"], there["/a"]
 
 
-def about_to_move(seed: int) -> tuple[Scene, str]:
+def about_to_move(seed: int, **settings: str) -> tuple[Scene, str]:
     """A scene with something to move, and where it is to go."""
-    scene = Scene(seed)
+    scene = Scene(seed, **settings)
     scene.create()
     for number in range(5):
         scene.write(1, b"before %d" % number)

@@ -58,6 +58,8 @@ class _Scene:
         settings = SimpleNamespace(
             log_retention_check_interval_ms=300_000,
             log_flush_offset_checkpoint_interval_ms=60_000,
+            log_flush_start_offset_checkpoint_interval_ms=0,
+            replica_high_watermark_checkpoint_interval_ms=5_000,
             log_flush_scheduler_interval_ms=_NEVER_MS,
         )
 
@@ -78,6 +80,10 @@ class _Scene:
         def say(*words: Any) -> None:
             scene.said.append(words)
 
+        def changed_tasks(name: str) -> dict[str, str]:
+            say(name)
+            return {path: path for path in self.errors if path == "/b"}
+
         runtime: Any = SimpleNamespace(
             settings=settings,
             clock=SimpleNamespace(now_ms=lambda: 1000),
@@ -86,7 +92,10 @@ class _Scene:
             loop=SimpleNamespace(call_later=call_later, call_soon_threadsafe=lambda call, *given: call(*given)),
         )
         store: Any = SimpleNamespace(
-            remove_deleted=remove_deleted, directories=list(self.errors), checkpoint_tasks=lambda: list(self.errors)
+            remove_deleted=remove_deleted,
+            directories=list(self.errors),
+            checkpoint_tasks=lambda: list(self.errors),
+            changed_tasks=changed_tasks,
         )
         hosted = {
             TopicPartition("t", number): SimpleNamespace(log=log, tp=f"t-{number}")
@@ -147,6 +156,21 @@ def test_a_checkpoint_that_fails_makes_its_own_directory_suspect(
     assert scene.said[2:] == said
 
 
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [
+        ("checkpoint_high_watermarks", "replication-offset-checkpoint"),
+        ("checkpoint_start_offsets", "log-start-offset-checkpoint"),
+    ],
+)
+def test_the_offsets_of_the_directories_that_changed_are_written(job: str, name: str) -> None:
+    scene = _Scene()
+    # Nothing is written in /a.
+    scene.errors = {"/a": OSError(errno.EIO, "broken"), "/b": OSError(errno.EIO, "broken")}
+    getattr(scene.jobs, job)()
+    assert scene.said == [(name,), ("suspect", "/b", errno.EIO)]
+
+
 def test_only_overdue_logs_are_flushed() -> None:
     scene = _Scene()
     scene.logs = [_Log(scene, "a"), _Log(scene, "b", overdue=True)]
@@ -168,14 +192,14 @@ def test_jobs_run_at_their_intervals_also_after_an_error_until_they_are_stopped(
 
     jobs.retain = fails  # type: ignore[method-assign]
     jobs.start()
-    # The longest interval means never, as in Apache Kafka.
-    assert [seconds for seconds, _ in scene.timers] == [300, 60]
+    # The longest interval means never, as in Apache Kafka, and so does none.
+    assert [seconds for seconds, _ in scene.timers] == [300, 60, 5]
     # The loop logs a bug.
     with nullcontext() if isinstance(error, OSError) else pytest.raises(ValueError, match="a bug"):
         scene.timers[0][1]()
-    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 60, 300])
+    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 60, 5, 300])
     with suppress(ValueError):
-        scene.timers[2][1]()
+        scene.timers[3][1]()
     assert len(runs) == 2
     jobs.stop()
-    assert sorted(scene.said) == [("cancelled", 60), ("cancelled", 300)]
+    assert sorted(scene.said) == [("cancelled", 5), ("cancelled", 60), ("cancelled", 300)]

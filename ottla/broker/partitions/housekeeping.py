@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.log.checkpoint import HIGH_WATERMARKS, START_OFFSETS
 from ottla.log.log import Log
 from ottla.replica.partition import Partition
 
@@ -46,11 +47,13 @@ class Housekeeping:
         settings = self._runtime.settings
         self._schedule(settings.log_retention_check_interval_ms, self.retain)
         self._schedule(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        self._schedule(settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets)
+        self._schedule(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
         self._schedule(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
 
     def _schedule(self, interval_ms: int, job: Callable[[], None]) -> None:
-        if interval_ms > _MAX_MS:
-            # Kafka's way to say never.
+        if not 0 < interval_ms <= _MAX_MS:
+            # Kafka's ways to say never, or once after the start, when there is nothing to do.
             return
 
         def run() -> None:
@@ -60,9 +63,12 @@ class Housekeeping:
                 _log.exception("the periodic job %s failed; will retry", job.__name__)
             finally:
                 # Also after a bug, which the loop logs.
-                self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
+                plan()
 
-        self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
+        def plan() -> None:
+            self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
+
+        plan()
 
     def retain(self) -> None:
         """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
@@ -89,7 +95,18 @@ class Housekeeping:
         rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
         if rolled:
             self._flusher.flush(rolled, lambda: None)
-        for path, task in zip(self._store.directories, self._store.checkpoint_tasks(), strict=True):
+        self._write(zip(self._store.directories, self._store.checkpoint_tasks(), strict=True))
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write the start offsets of the directories where these have changed."""
+        self._write(self._store.changed_tasks(START_OFFSETS).items())
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of the directories where these have changed."""
+        self._write(self._store.changed_tasks(HIGH_WATERMARKS).items())
+
+    def _write(self, tasks: Iterable[tuple[str, Callable[[], None]]]) -> None:
+        for path, task in tasks:
             self._runtime.pool.submit(task).add_done_callback(partial(self._report, path))
 
     def flush_overdue(self) -> None:

@@ -9,6 +9,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from ottla.kernel.ids import TopicPartition
 from ottla.log import checkpoint
@@ -31,6 +32,22 @@ class Checkpoints(Directories):
     def checkpoint_tasks(self) -> list[Callable[[], None]]:
         """The writing of all checkpoints as calls that may run on another thread and write the values of now."""
         return [self._checkpoint_task(directory) for directory in self._online()]
+
+    def changed_tasks(self, name: str) -> dict[str, Callable[[], None]]:
+        """Directory -> the writing of its high watermarks or start offsets (`name`), if these have changed.
+
+        The calls may run on another thread and write the values of now.
+        """
+        tasks: dict[str, Callable[[], None]] = {}
+        for directory in self._online():
+            noted = self._watermarks_of(directory) if name == checkpoint.HIGH_WATERMARKS else self._starts_of(directory)
+            if _telling(name, noted) != directory.told.get(name, {}):
+                tasks[directory.path] = partial(self._write_changed, directory, name, noted)
+        return tasks
+
+    def _write_changed(self, directory: Directory, name: str, noted: Noted) -> None:
+        with directory.writing:
+            self._write(directory, name, noted)
 
     def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
         """A call that writes the cleaner offsets of the partition's directory. It may run on a thread."""
@@ -58,6 +75,9 @@ class Checkpoints(Directories):
 
     def _starts_of(self, directory: Directory) -> Noted:
         return [(tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]]
+
+    def _watermarks_of(self, directory: Directory) -> Noted:
+        return [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
 
     def _points_of(self, directory: Directory) -> Noted:
         return [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
@@ -94,7 +114,7 @@ class Checkpoints(Directories):
         stale = set(directory.stale)
         points, lowered = self._points_of(directory), directory.lowered
         starts = self._starts_of(directory)
-        watermarks = [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
+        watermarks = self._watermarks_of(directory)
 
         def write() -> None:
             with directory.writing:
@@ -111,3 +131,12 @@ class Checkpoints(Directories):
     def _write(self, directory: Directory, name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> None:
         offsets = {tp: offset for tp, log, offset in noted if self._logs.get(tp) is log}
         checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+        if name != checkpoint.RECOVERY_POINTS:
+            directory.told[name] = _telling(name, noted)
+
+
+def _telling(name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> dict[TopicPartition, int]:
+    """The offsets that a start reads: the high watermark of a sole replica is the end of its log."""
+    if name != checkpoint.HIGH_WATERMARKS:
+        return {tp: offset for tp, _, offset in noted}
+    return {tp: offset for tp, log, offset in noted if log.is_replicated}

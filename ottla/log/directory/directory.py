@@ -52,6 +52,7 @@ class Directory:
         "points",
         "stale",
         "starts",
+        "told",
         "watermarks",
         "writing",
     )
@@ -71,6 +72,8 @@ class Directory:
         self.starts: dict[TopicPartition, int] = {}
         self.watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Checkpoint -> the offsets in it that matter to a start, as last written.
+        self.told: dict[str, dict[TopicPartition, int]] = {}
         #: Whether the checkpoint of cleaner offsets on disk may name a log that went.
         self.cleaner_stale = False
         #: Partitions whose log went, so that the checkpoints on disk may still name it.

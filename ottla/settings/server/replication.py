@@ -58,9 +58,9 @@ class ReplicationDeclaration:
     replica_high_watermark_checkpoint_interval_ms = long(
         "replica.high.watermark.checkpoint.interval.ms",
         5000,
-        "How often the high watermarks are written to the disk.",
+        "How often changed high watermarks of replicated partitions are written to the disk. The recovery points' "
+        "interval writes them, too.",
         importance=HIGH,
-        served=False,
     )
     replica_lag_time_max_ms = long(
         "replica.lag.time.max.ms",

@@ -243,10 +243,9 @@ class StorageDeclaration:
     log_flush_start_offset_checkpoint_interval_ms = integer(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
-        "How often the log start offsets are written to the disk.",
+        "How often changed log start offsets are written to the disk. The recovery points' interval writes them, too.",
         NOT_NEGATIVE,
         HIGH,
-        served=False,
     )
     log_message_timestamp_type = string(
         "log.message.timestamp.type",
