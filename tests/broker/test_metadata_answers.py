@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +11,15 @@ from unittest.mock import Mock
 import pytest
 
 from ottla.broker.call.reply import Later
+from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.handlers.cluster import describe_controllers
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, metadata
 from ottla.broker.metadata.broker_view import BrokerView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, OFFSETS_TOPIC, Uuid
 from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
 from ottla.wire.api.broker_registration import Listener
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -25,6 +28,7 @@ from tests.controller.fleet import Fleet
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ILLEGAL = ErrorCode.INVALID_TOPIC_EXCEPTION
+_NO_TEXTS: Mapping[str, str] = {}
 _OTHER = Uuid(b"o" * 16)
 
 
@@ -32,17 +36,21 @@ class _Created(list[str]):
     """The topics that a node was told to create, and how to answer."""
 
     answer: Callable[[dict[str, KafkaError]], None]
+    #: (partitions, replicas) of each.
+    sizes: list[tuple[int, int]]
 
 
-def _node(fleet: Fleet, created: _Created, *, creates: bool = True) -> dict[str, Any]:
+def _node(fleet: Fleet, created: _Created, creates: bool, own: Mapping[str, str]) -> dict[str, Any]:
     def create(topics: list[Any], then: Any) -> None:
         created.extend(topic.name for topic in topics)
+        created.sizes = [(topic.num_partitions, topic.replication_factor) for topic in topics]
         created.answer = then
 
     names = {topic.topic_id: name for name, topic in fleet.image.topics.items()}
-    offsets: Any = SimpleNamespace(new_topic=lambda: SimpleNamespace(name=OFFSETS_TOPIC))
+    offsets: Any = SimpleNamespace(new_topic=lambda: new_topic(OFFSETS_TOPIC))
+    texts = {"auto.create.topics.enable": str(creates).lower(), **own}
     return {
-        "settings": SimpleNamespace(auto_create_topics_enable=creates),
+        "settings": ServerSettings.parse(single_node("/x", "h", 1, 3) | texts),
         "image": fleet.image,
         "brokers_at": lambda name: BrokerView(fleet.image.brokers, name),
         "topic_name": names.get,
@@ -86,9 +94,10 @@ def _answer(
     *,
     allow: bool = False,
     creates: bool = True,
+    own: Mapping[str, str] = _NO_TEXTS,
     **more: Any,
 ) -> Any:
-    call = called(version, **_node(fleet, created, creates=creates))
+    call = called(version, **_node(fleet, created, creates, own))
     call.connection.listener_name = "CLIENTS"
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow, **more)
     reply = metadata(call, request)
@@ -208,6 +217,22 @@ def test_a_missing_topic_is_created_where_client_and_node_agree(
         ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
         ("w", ErrorCode.POLICY_VIOLATION if made else UNKNOWN, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("own", "size"),
+    [
+        ({}, (-1, -1)),
+        ({"num.partitions": "6"}, (6, -1)),
+        ({"default.replication.factor": "3"}, (-1, 3)),
+        ({"num.partitions": "1", "default.replication.factor": "1"}, (1, 1)),
+    ],
+)
+def test_a_missing_topic_is_as_large_as_this_nodes_file_says_or_else_the_controllers(
+    fleet: Fleet, created: _Created, own: dict[str, str], size: tuple[int, int]
+) -> None:
+    _answer(fleet, created, 9, _asked("v"), allow=True, own=own)
+    assert created.sizes == [size]
 
 
 def test_a_coordinators_topic_is_created_as_its_coordinator_wants_it(fleet: Fleet, created: _Created) -> None:

@@ -11,14 +11,25 @@ from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, C
 
 if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
+    from ottla.settings.server.settings import ServerSettings
 
 
 def new_topic(
     name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replicas: int = -1
 ) -> CreatableTopic:
-    """The spec of a new topic; -1 stands for the node's default."""
+    """The spec of a new topic; -1 stands for the controller's default."""
     entries = [CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
+
+
+def missing_topic(name: str, settings: ServerSettings) -> CreatableTopic:
+    """A topic that a client's Metadata request creates: as this node's file has it, or else as the controller's."""
+
+    def own(setting: str, value: int) -> int:
+        return -1 if settings.source_of(setting) is SettingSource.DEFAULT else value
+
+    replicas = own("default.replication.factor", settings.default_replication_factor)
+    return new_topic(name, own("num.partitions", settings.num_partitions), replicas=replicas)
 
 
 def internal_replicas(runtime: Runtime, name: str, value: int) -> int:

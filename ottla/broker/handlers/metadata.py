@@ -16,7 +16,7 @@ from functools import partial
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
-from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.coordinators.topic_spec import missing_topic
 from ottla.broker.metadata.broker_view import BrokerView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS, NO_UUID
@@ -94,7 +94,9 @@ def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
     names = [each.name for each in _distinct(request.topics, call.version) if each.name and each.topic_id == NO_UUID]
     missing = [name for name in names if name not in node.image.topics and is_legal_name(name)]
     coordinators = {name: node.coordinators_of(name) for name in missing}
-    return [new_topic(name) if kind is None else kind.new_topic() for name, kind in coordinators.items()]
+    return [
+        missing_topic(name, node.settings) if kind is None else kind.new_topic() for name, kind in coordinators.items()
+    ]
 
 
 def _answer(
