@@ -224,6 +224,8 @@ class BrokerNode(MetadataNode):
             self._take_settings(self.quorum.image)
             self.leadership.configure_all()
         self._host()
+        # Before the controller unfences this broker, and places partitions here.
+        self.log_dirs.cordon()
         self.life.recovered()
 
     def _host(self) -> None:

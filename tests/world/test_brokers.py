@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.controllers.lifecycle import LifeState
 from ottla.client import AsyncAdmin, ConfigResource, ResourceType
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.metadata.image import BrokerImage
+from ottla.metadata.image import BrokerImage, Image
 from ottla.net.outbound import Outbound
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
@@ -26,7 +26,9 @@ SESSION_MS = 9_000
 class Cluster:
     """A controller, some brokers, and a client."""
 
-    def __init__(self, seed: int, brokers: int = 2, log_dirs: str = "/data", interval_ms: int = 2000) -> None:
+    def __init__(
+        self, seed: int, brokers: int = 2, log_dirs: str = "/data", interval_ms: int = 2000, **settings: str
+    ) -> None:
         self.world = world = World(seed)
         self.controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": "9"})
         self.brokers = [
@@ -39,6 +41,7 @@ class Cluster:
                     "log.dirs": log_dirs,
                     "broker.heartbeat.interval.ms": str(interval_ms),
                     "controller.quorum.bootstrap.servers": self.controller.controller_address,
+                    **{name.replace("_", "."): text for name, text in settings.items()},
                 },
             )
             for number in range(1, brokers + 1)
@@ -214,6 +217,26 @@ def test_a_failed_and_a_cordoned_directory_are_told_by_heartbeats() -> None:
         assert 2 not in led and -1 in led
         assert not cluster.known(2).fenced
         assert cluster.brokers[1].failure is None
+
+
+def test_a_broker_with_a_cordoned_directory_is_unfenced_with_it() -> None:
+    cluster = Cluster(3, brokers=1, log_dirs="/data,/other", cordoned_log_dirs="/other")
+    cordoned: list[int] = []
+    with Clients(cluster.world):
+        cluster.controller.start()
+        cluster.until(lambda: cluster.controller.running is not None and cluster.controller.decides)
+        assert cluster.controller.running is not None
+
+        def note(old: Image, new: Image) -> None:
+            broker = new.brokers.get(1)
+            if broker is not None and not broker.fenced:
+                cordoned.append(len(broker.cordoned_log_dirs or ()))
+
+        cluster.controller.running.quorum.subscribe(note)
+        cluster.brokers[0].start()
+        cluster.until(lambda: cluster.brokers[0].is_ready)
+        cluster.world.run_for(5000)
+    assert set(cordoned) == {1}
 
 
 def test_who_leads_instead_is_said_beside_the_error(cluster: Cluster) -> None:

@@ -119,9 +119,10 @@ class LogDirs:
 
     def cordon_later(self) -> None:
         """Report the cordoned directories to the controller at the end of this turn of the loop."""
-        self._runtime.loop.call_soon(self._cordon)
+        self._runtime.loop.call_soon(self.cordon)
 
-    def _cordon(self) -> None:
+    def cordon(self) -> None:
+        """Report the cordoned directories to the controller, unless it knows them."""
         runtime = self._runtime
         if runtime.closed:
             return
