@@ -60,14 +60,14 @@ class Latencies:
 
     def __init__(self, expected: int) -> None:
         self._every = max(1, expected // _SAMPLES_MAX)
-        self._seen = 0
+        self.seen = 0
         self._sample = array("q")
 
     def add(self, latency: int) -> None:
         """Add a latency, in the caller's unit."""
-        if self._seen % self._every == 0:
+        if self.seen % self._every == 0:
             self._sample.append(latency)
-        self._seen += 1
+        self.seen += 1
 
     def percentiles(self, *shares: float) -> list[int]:
         """Return the percentiles of the sample at these shares (0.99: 99 % of the sample lies below)."""

@@ -2,9 +2,11 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
+from ottla.client import Producer
 from tests.cli.kafka_tool import kafka
 from tests.cli.tool import Tool
 
@@ -24,6 +26,40 @@ def test_a_mistyped_topic_is_refused_and_not_created(tool: Tool, topic: str, wor
     assert said.code == 1
     assert said.err.startswith(f"ottla: there is no topic {topic}x; did you mean {topic}?")
     assert f"{topic}x" not in {each["topic"] for each in tool("topics", "--json").json}
+
+
+def test_a_topic_is_read_to_its_end_though_markers_have_offsets(tool: Tool, bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer, producer.transaction():
+        producer.send(topic, b"x", partition=0)
+    assert tool("perf", "consume", topic, "--json").json["records"] == 1
+    for left in (1, 0):  # the group has read all the second time
+        assert tool("perf", "consume", topic, "-g", topic, "--json").json["records"] == left
+
+
+def test_records_that_are_not_written_are_told(tool: Tool, topic: str) -> None:
+    assert tool("configs", "set", "topic", topic, "max.message.bytes=500").code == 0
+    said = tool("perf", "produce", topic, "-n", "3", "-s", "600", "-X", "linger.ms=0", "--json")
+    assert (said.code, said.json["records"]) == (1, 0)
+    assert "3 records were not written: " in said.err
+    assert json.loads(said.err)["error"] == "MESSAGE_TOO_LARGE"
+
+
+@pytest.mark.parametrize("words", ["produce {topic} -r 100", "latency", "consume {topic}"])
+def test_ctrl_c_ends_a_measurement_with_its_figures(
+    tool: Tool, topic: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tool("perf", "produce", topic, "-n", "9000").code == 0
+
+    def interrupt(_: object, __: object, **seen: Any) -> None:
+        if seen["count"]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottla.cli.ottla.perf._STRIDE", 10)
+    monkeypatch.setattr("rich.progress.Progress.update", interrupt)
+    said = tool("perf", *words.format(topic=topic).split(), "-n", "7000", "--json")
+    assert said.code == 130
+    least = {"produce": 11, "latency": 21, "consume": 1}[words.split()[0]]
+    assert least <= said.json["records"] < 7000
 
 
 @pytest.mark.parametrize("command", ["produce", "latency"])

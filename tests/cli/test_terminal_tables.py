@@ -421,7 +421,7 @@ def test_a_latency_is_from_the_send_to_the_record(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ottla.client.Producer", lambda _: producer)
     consumer.poll.return_value = ["record"]
     bar: Any = Mock(task_ids=[0])
-    latencies, total_ns, most_ns = perf._round_trips({}, {}, "t", 2, 9, bar)
+    latencies, total_ns, most_ns, _ = perf._round_trips({}, {}, "t", 2, 9, bar)
     assert (total_ns, most_ns) == (7_000_000, 5_000_000)
     assert producer.send.call_args_list == [call("t", b"x" * 9)] * 2
     assert consumer.poll.call_args_list == [call(30.0)] * 2

@@ -1,10 +1,14 @@
-"""`ottla perf`: the throughput of producing and consuming, and the end-to-end latency."""
+"""`ottla perf`: the throughput of producing and consuming, and the end-to-end latency.
+
+Ctrl-C ends a measurement with the figures until then.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,11 +17,11 @@ import click
 from ottla.cli.client_kind import settings_of
 from ottla.cli.measure import MEBIBYTE, Latencies, MeasuredWindow, Pace
 from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.reading import never_creating
 
 if TYPE_CHECKING:
-    from ottla.client import Producer
+    from ottla.client import Consumer, Producer, TopicPartition
 
 _STRIDE = 1_000
 _POLL_S = 0.2
@@ -72,21 +76,22 @@ def produce(
     settings.setdefault("acks", acks)
     from ottla.client import Producer
 
-    window, latencies = MeasuredWindow(), Latencies(count)
+    window, latencies, refusals = MeasuredWindow(), Latencies(count), Refusals()
     letters = bytes(random.Random(0).choices(range(65, 91), k=size + 65_536))
     with Producer(settings_of("producer", settings)) as producer:
         ensure_topic(bootstrap, client, topic, create=create)
         with screen.progress(topic, count) as bar:
             window = MeasuredWindow()
             pace = Pace(rate)
-            for number in range(count):
-                first = number * 17 % 65_536
-                _send(producer, topic, letters[first : first + size], window, latencies)
-                if number % _STRIDE == 0:
-                    speed = f"{window.mebibytes_rate:,.1f} MiB/s"
-                    bar.update(bar.task_ids[0], completed=number, count=number, rate=speed)
-                pace.wait(number + 1)
-            producer.flush()
+            with _until_interrupted() as ended:
+                for number in range(count):
+                    first = number * 17 % 65_536
+                    _send(producer, topic, letters[first : first + size], window, latencies, refusals)
+                    if number % _STRIDE == 0:
+                        speed = f"{window.mebibytes_rate:,.1f} MiB/s"
+                        bar.update(bar.task_ids[0], completed=number, count=number, rate=speed)
+                    pace.wait(number + 1)
+                producer.flush()
             seconds = window.seconds
     result = {
         "records": window.count,
@@ -96,16 +101,65 @@ def produce(
         "latency_ms": _spread(latencies, 1, window.latency_ms_mean, window.latency_ms_max),
     }
     _report(result, as_json=as_json)
+    ended()
+    refusals.check()
 
 
-def _send(producer: Producer, topic: str, payload: bytes, window: MeasuredWindow, latencies: Latencies) -> None:
+@contextmanager
+def _until_interrupted() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C end the block. Yields the function that raises KeyboardInterrupt again, if there was one."""
+    caught: list[KeyboardInterrupt] = []
+
+    def ended() -> None:
+        if caught:
+            raise caught[0]
+
+    try:
+        yield ended
+    except KeyboardInterrupt as interrupt:
+        caught.append(interrupt)
+
+
+class Refusals:
+    """The records that were not written."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: KafkaError | None = None
+
+    def add(self, error: KafkaError) -> None:
+        """Count a record."""
+        self._count += 1
+        self._first = self._first or error
+
+    def check(self) -> None:
+        """Raise OttlaError if there is any."""
+        from ottla.cli.screen import counted, in_words
+
+        if self._first is not None:
+            verb = "was" if self._count == 1 else "were"
+            raise OttlaError(
+                f"{counted(self._count, 'record')} {verb} not written: {in_words(self._first)}"
+            ) from self._first
+
+
+def _send(
+    producer: Producer,
+    topic: str,
+    payload: bytes,
+    window: MeasuredWindow,
+    latencies: Latencies,
+    refusals: Refusals,
+) -> None:
     sent = time.monotonic_ns()
 
     def on_done(_: object, error: KafkaError | None) -> None:
-        if error is None:
-            latency_ms = (time.monotonic_ns() - sent) // 1_000_000
-            window.add(latency_ms, len(payload))
-            latencies.add(latency_ms)
+        if error is not None:
+            refusals.add(error)
+            return
+        latency_ms = (time.monotonic_ns() - sent) // 1_000_000
+        window.add(latency_ms, len(payload))
+        latencies.add(latency_ms)
 
     producer.send(topic, payload).when_done(on_done)
 
@@ -130,13 +184,10 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 
     with admin(bootstrap, client) as ask:
         partitions = [TopicPartition(topic, partition.partition) for partition in ask.describe_topic(topic).partitions]
-        there = sum(
-            end.offset for end in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check().values()
-        )
-        there -= sum(
-            start.offset for start in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check().values()
-        )
-    wanted = min(count, there)
+        latest = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check()
+        ends = {partition: end.offset for partition, end in latest.items()}
+        starts = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check()
+    wanted = min(count, sum(ends.values()) - sum(start.offset for start in starts.values()))
     settings = never_creating(client_settings(bootstrap, client)) | {"auto.offset.reset": "earliest"}
     if group:
         settings["group.id"] = group
@@ -149,14 +200,17 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
             consumer.assign(partitions)
             consumer.seek_to_beginning(partitions)
         first: float | None = None
-        while read < wanted:
-            records = consumer.poll(_POLL_S, max_records=min(5_000, wanted - read))
-            if records and first is None:
-                first = time.monotonic()
-            read += len(records)
-            size += sum(len(record.value or b"") + len(record.key or b"") for record in records)
-            seconds = max(time.monotonic() - began, 1e-6)
-            bar.update(bar.task_ids[0], completed=read, count=read, rate=f"{size / seconds / MEBIBYTE:,.1f} MiB/s")
+        with _until_interrupted() as ended:
+            while read < wanted:
+                records = consumer.poll(_POLL_S, max_records=min(5_000, wanted - read))
+                if not records and _is_at(consumer, ends):
+                    break
+                if records and first is None:
+                    first = time.monotonic()
+                read += len(records)
+                size += sum(len(record.value or b"") + len(record.key or b"") for record in records)
+                seconds = max(time.monotonic() - began, 1e-6)
+                bar.update(bar.task_ids[0], completed=read, count=read, rate=f"{size / seconds / MEBIBYTE:,.1f} MiB/s")
         seconds = max(time.monotonic() - began, 1e-6)
     result = {
         "records": read,
@@ -166,6 +220,13 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
         "first_record_after_ms": None if first is None else round((first - began) * 1000, 1),
     }
     _report(result, as_json=as_json)
+    ended()
+
+
+def _is_at(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    """Whether all that the consumer reads has been read: not every offset has a record that a consumer gets."""
+    reads = consumer.assignment()
+    return bool(reads) and all(consumer.position(partition) >= ends[partition] for partition in reads)
 
 
 @perf.command()
@@ -209,17 +270,19 @@ def latency(
             ask.create_topic(name, 1)
         try:
             with screen.progress(name, count) as bar:
-                latencies, total_ns, most_ns = _round_trips(reads, writes, name, count, size, bar)
+                latencies, total_ns, most_ns, ended = _round_trips(reads, writes, name, count, size, bar)
         finally:
             if own:
                 ask.delete_topic(name)
-    result = {"records": count, "latency_ms": _spread(latencies, 1e6, total_ns / count / 1e6, most_ns / 1e6)}
+    mean_ms = total_ns / max(latencies.seen, 1) / 1e6
+    result = {"records": latencies.seen, "latency_ms": _spread(latencies, 1e6, mean_ms, most_ns / 1e6)}
     _report(result, as_json=as_json)
+    ended()
 
 
 def _round_trips(
     reads: dict[str, object], writes: dict[str, object], topic: str, count: int, size: int, bar: Any
-) -> tuple[Latencies, int, int]:
+) -> tuple[Latencies, int, int, Callable[[], None]]:
     from ottla.client import Consumer, Producer, TopicPartition
 
     latencies, total_ns, most_ns = Latencies(count), 0, 0
@@ -230,18 +293,19 @@ def _round_trips(
         consumer.seek_to_end(partitions)
         for partition in partitions:
             consumer.position(partition)
-        for number in range(count):
-            began = time.perf_counter_ns()
-            producer.send(topic, payload).result()
-            if not consumer.poll(30.0):
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come back within 30 s")
-            elapsed_ns = time.perf_counter_ns() - began
-            latencies.add(elapsed_ns)
-            total_ns += elapsed_ns
-            most_ns = max(most_ns, elapsed_ns)
-            if number % 20 == 0:
-                bar.update(bar.task_ids[0], completed=number, count=number, rate=f"{elapsed_ns / 1e6:.2f} ms")
-    return latencies, total_ns, most_ns
+        with _until_interrupted() as ended:
+            for number in range(count):
+                began = time.perf_counter_ns()
+                producer.send(topic, payload).result()
+                if not consumer.poll(30.0):
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come back within 30 s")
+                elapsed_ns = time.perf_counter_ns() - began
+                latencies.add(elapsed_ns)
+                total_ns += elapsed_ns
+                most_ns = max(most_ns, elapsed_ns)
+                if number % 20 == 0:
+                    bar.update(bar.task_ids[0], completed=number, count=number, rate=f"{elapsed_ns / 1e6:.2f} ms")
+    return latencies, total_ns, most_ns, ended
 
 
 def _report(result: dict[str, Any], *, as_json: bool) -> None:
