@@ -104,7 +104,10 @@ def _choose_bootstrap(context: click.Context, parameter: click.Parameter, value:
     here: click.Context | None = context
     while here is not None:
         if here.get_parameter_source(parameter.name or "") is _COMMAND_LINE:
-            return _with_ports(_inherit(context, parameter, value))
+            brokers = _with_ports(_inherit(context, parameter, value))
+            if not brokers:
+                raise click.UsageError("-b names no broker (expected HOST:PORT)")
+            return brokers
         here = here.parent
     # `ottla` itself asks no cluster: the tool reports a profile that cannot be read.
     return value if context.parent is None else _default_bootstrap()
@@ -231,15 +234,24 @@ def as_json(function: F) -> F:
     return option(_headings(function))
 
 
-def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
-    """Parse KEY=VALUE entries. A usage error names an entry that is malformed."""
+def pairs(entries: tuple[str, ...], option: str = "") -> dict[str, str]:
+    """Parse KEY=VALUE entries, arguments or values of an option. A usage error names an entry that is malformed."""
     settings = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"{option} {entry}: expected KEY=VALUE")
+            raise click.UsageError(f"{option} {entry}: expected KEY=VALUE".lstrip())
         settings[key.strip()] = value
     return settings
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Report an error of what parses an argument as wrong usage: exit code 2, and which help to read."""
+    try:
+        yield
+    except OttlaError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -329,7 +341,7 @@ def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
         try:
             yield opened
         except KafkaError as error:
-            name = error.message.removeprefix("topic ")
+            name = error.message.removeprefix("there is no ").removeprefix("topic ")
             # "topic x has no partition 7" says all there is to say.
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == error.message or " " in name:
                 raise

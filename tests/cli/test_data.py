@@ -219,6 +219,26 @@ def test_a_topic_goes_out_as_text(run: Run, topic: str, tmp_path: Path, ending: 
     assert run("export", topic, "-F", "csv", "--columns", "value.a").out == 'a\n1\n"x,y"\n'
 
 
+def test_a_tsv_has_tabs_however_it_is_spelt_and_read(run: Run, topic: str, tmp_path: Path) -> None:
+    assert run("produce", topic, "-p", "0", "-K", ":", stdin="k:a,b\n").code == 0
+    for ending in ("tsv", "TSV"):
+        path = tmp_path / f"out.{ending}"
+        assert run("export", topic, str(path), "--columns", "key,value").code == 0
+        assert path.read_text() == "key\tvalue\nk\ta,b\n"
+        for words in (("import", str(path), topic), ("produce", topic, "-F", "csv", "-f", str(path))):
+            shown = run(*words, "--key", "key", "--value", "value", "--dry-run", "--json").json["first"]
+            assert [(record["key"], record["value"]) for record in shown] == [("k", "a,b")]
+
+
+def test_a_column_with_the_text_for_null_deletes(run: Run, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "nulls.csv"
+    path.write_text("k,v\na,NULL\nb,x\n")
+    for words in (("import", str(path), topic), ("produce", topic, "-F", "csv", "-f", str(path))):
+        said = run(*words, "--key", "k", "--value", "v", "--null", "NULL", "--dry-run", "--json")
+        assert [(record["key"], record["value"]) for record in said.json["first"]] == [("a", None), ("b", "x")]
+        assert said.json["tombstones"] == 1
+
+
 def test_json_that_another_program_wrote_is_shown_with_its_own_text(run: Run, topic: str) -> None:
     lines = '{"a": 1}\n{"a":1}\n[1, 2]\n{"a":1,"a":2}\n{"a"\n'
     assert run("produce", topic, "-p", "0", stdin=lines).code == 0

@@ -4,8 +4,10 @@ import io
 import json
 from collections.abc import Iterator
 from datetime import time
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from ottla.cli.ottla.produce import _records
-from ottla.cli.records.input import BadRecord, Shape, from_json, from_json_line, records, unescaped
+from ottla.cli.records.input import BadRecord, Shape, from_json, from_json_line, lines_of, records, unescaped
 from ottla.cli.records.table_input import from_csv, from_parquet
 from ottla.kernel.error import OttlaError
 from ottla.operations.writing import InputRecord
@@ -71,6 +73,49 @@ def test_json_lines_have_a_tombstone_where_the_text_for_null_stands() -> None:
     for null, first in ((b"null", None), (None, b"null")):
         found = [record.value for record in records(lines, from_json_line(Shape(null=null)))]
         assert found == [first, b'"null"', first, b'{"a":null}']
+
+
+@pytest.mark.parametrize(
+    ("null", "values"),
+    [
+        (b"NULL", [None, b"", b"x"]),
+        (b"", [b"NULL", None, b"x"]),
+        (None, [b"NULL", b"", b"x"]),
+    ],
+)
+def test_a_column_with_the_text_for_null_makes_a_tombstone(null: bytes | None, values: list[bytes | None]) -> None:
+    shape = Shape(null=null, value_column="v", key_column="k")
+    rows = list(from_csv(io.BytesIO(b"k,v\nNULL,NULL\nb,\nc,x\n"), shape, {}))
+    lines = [b'{"k":"NULL","v":"NULL"}', b'{"k":"b","v":""}', b'{"k":"c","v":"x"}']
+    for found in (rows, list(records(lines, from_json_line(shape)))):
+        assert [record.value for record in found] == values
+        assert [record.key for record in found] == [b"NULL", b"b", b"c"]
+
+
+def test_a_line_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.cli.records.input._LINE_MAX", 1 << 20)
+    longest = b"x" * ((1 << 20) - 1) + b"\n"
+    endless = BufferedReader(Endless([longest, b"\n"]))
+    lines = lines_of(endless)
+    assert [next(lines), next(lines)] == [longest, b"\n"]
+    with pytest.raises(BadRecord, match=r"^line 3 has more than 1 MiB$"):
+        next(lines)
+
+
+class Endless(io.RawIOBase):
+    """These lines, then the letter x forever."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._first = b"".join(lines)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        taken = self._first[: len(buffer)] or b"x" * len(buffer)
+        self._first = self._first[len(taken) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
 
 
 def test_a_number_of_a_csv_has_no_underscores() -> None:

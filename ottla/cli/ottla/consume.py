@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import F, Tool, admin, as_json, client_settings, cluster, complete_group, complete_topic
+from ottla.cli.option import (
+    F,
+    Tool,
+    admin,
+    as_json,
+    client_settings,
+    cluster,
+    complete_group,
+    complete_topic,
+    usage_errors,
+)
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
 from ottla.operations.offsets import stable
@@ -114,11 +124,12 @@ def consume(
     """  # noqa: D301 - click wants the backspace itself
     from ottla.cli.records.show import json_line, writer
 
-    if as_json and (output or keys or null):
+    if as_json and (output is not None or keys or null is not None):
         raise click.UsageError("--json cannot be combined with -o, -k or -Z")
     if keys and output:
         raise click.UsageError("-o cannot be combined with -k: put {key} into the template")
-    write = json_line if as_json else writer(keys=keys, topics=topics, null=null, output=output)
+    with usage_errors():
+        write = json_line if as_json else writer(keys=keys, topics=topics, null=null, output=output)
     wanted = wants(grep, condition)
     from ottla.cli.records import read
 
@@ -189,7 +200,8 @@ def wants(grep: str | None, condition: str | None) -> Wanted | None:
     if condition is not None:
         from ottla.cli.records.where import where
 
-        tests.append(where(condition))
+        with usage_errors():
+            tests.append(where(condition))
     if grep is not None:
         try:
             pattern = re.compile(grep.encode())

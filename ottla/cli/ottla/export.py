@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.amount import counted
-from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
+from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic, usage_errors
 from ottla.cli.ottla.consume import bounds, reading, wants
 from ottla.cli.records.field import Getter, getter, parsed, without_surrogates
 from ottla.cli.records.field import as_json as with_base64
@@ -127,7 +127,8 @@ def _fields(named: Sequence[str]) -> _Fields:
     names = [name if counts[last] > 1 else last for name, last in zip(named, short, strict=True)]
     if doubles := [name for name, count in Counter(names).items() if count > 1]:
         raise click.UsageError(f"--columns has {doubles[0]} twice")
-    return [(name, getter(path)) for name, path in zip(names, named, strict=True)]
+    with usage_errors():
+        return [(name, getter(path)) for name, path in zip(names, named, strict=True)]
 
 
 def _check_path(path: str, *, force: bool) -> None:
@@ -199,7 +200,7 @@ def _write_to_file(
             if kind == "parquet":
                 _write_parquet(records, file, fields)
             else:
-                _write_text(records, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
+                _write_text(records, file, kind, fields, "\t" if path.lower().endswith(".tsv") else ",")
         temporary.replace(place)
     except KeyboardInterrupt:
         screen.note(f"{path} was not written")

@@ -21,7 +21,7 @@ import click
 
 from ottla.cli.client_kind import settings_of
 from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complete_topic, pairs
-from ottla.cli.records.input import Parse, Shape, from_json, from_json_line, from_line, records, unescaped
+from ottla.cli.records.input import Parse, Shape, from_json, from_json_line, from_line, lines_of, records, unescaped
 from ottla.cli.records.table_input import TYPES
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.operations.reading import never_creating
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FORMATS = ("lines", "json", "jsonl", "csv", "parquet")
 #: Formats whose lines or rows have columns: --key and a --header without = name one.
 _COLUMNS = ("jsonl", "csv", "parquet")
+#: Formats whose lines are values.
+_WHOLE_VALUES = ("lines", "jsonl")
 _PARSERS = {"lines": from_line, "json": from_json, "jsonl": from_json_line}
 #: File name endings to formats.
 _ENDINGS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".txt": "lines"}
@@ -60,6 +62,7 @@ def writing(function: F) -> F:
             multiple=True,
             help=f"Type of a CSV column: {', '.join(TYPES)} (default: text). May be repeated.",
         ),
+        click.option("-Z", "--null", metavar="TEXT", help="Text of a value that means null (a tombstone)."),
         click.option("--delimiter", metavar="CHAR", help="Separator of CSV cells (default: a comma; for .tsv a tab)."),
         click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only."),
         click.option(
@@ -97,7 +100,6 @@ def writing(function: F) -> F:
 @click.option(
     "-K", "--key-separator", metavar="TEXT", help=r"Separator of KEY and VALUE in a line, e.g. -K : or -K '\t'."
 )
-@click.option("-Z", "--null", "null", metavar="TEXT", help="Text of a value that means null (a tombstone).")
 @writing
 @as_json
 def produce(
@@ -107,7 +109,6 @@ def produce(
     path: str | None,
     form: str,
     key_separator: str | None,
-    null: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -125,7 +126,9 @@ def produce(
         raise click.UsageError(f"--key-separator needs --format lines, not {form}")
     if separator == b"":
         raise click.UsageError("--key-separator must not be empty")
-    shape = _shape(form, separator=separator, null=None if null is None else null.encode(), **_shape_options(options))
+    if separator is not None and options["key"] is not None:
+        raise click.UsageError("use either --key or --key-separator, not both")
+    shape = _shape(form, separator=separator, **_shape_options(options))
     _write(bootstrap, client, topic, path, form, shape, as_json=as_json, **options)
 
 
@@ -157,15 +160,14 @@ def import_(
         raise click.UsageError(f"there is no file {path}; the file comes first: ottla import {topic} {path}")
     if format_ is None:
         raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(FORMATS)}")
-    if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
-        options["delimiter"] = "\t"
     _write(
         bootstrap, client, topic, path, format_, _shape(format_, **_shape_options(options)), as_json=as_json, **options
     )
 
 
 def _shape_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("key", "headers", "value_column", "types", "partition")}
+    names = ("key", "headers", "value_column", "types", "delimiter", "null", "partition")
+    return {name: options[name] for name in names}
 
 
 def _shape(
@@ -175,15 +177,21 @@ def _shape(
     headers: tuple[str, ...],
     value_column: str | None,
     types: tuple[str, ...],
+    delimiter: str | None,
+    null: str | None,
     partition: int | None,
     separator: bytes | None = None,
-    null: bytes | None = None,
 ) -> Shape:
     columns = form in _COLUMNS
     if value_column is not None and not columns:
         raise click.UsageError(f"--value needs --format {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}, not {form}")
     if types and form != "csv":
         raise click.UsageError(f"--type needs --format csv, not {form}")
+    if delimiter is not None and form != "csv":
+        raise click.UsageError(f"--delimiter needs --format csv, not {form}")
+    if null is not None and form not in _WHOLE_VALUES and value_column is None:
+        # A whole record or row is never the text of a null.
+        raise click.UsageError(f"--null needs --format {' or '.join(_WHOLE_VALUES)}, or --value COLUMN, not {form}")
     named = tuple(header for header in headers if "=" not in header) if columns else ()
     constant = pairs(tuple(header for header in headers if header not in named), "-H")
     return Shape(
@@ -191,7 +199,7 @@ def _shape(
         separator=separator,
         headers=[(name, value.encode()) for name, value in constant.items()],
         partition=partition,
-        null=null,
+        null=None if null is None else null.encode(),
         key_column=key if columns else None,
         header_columns=named,
         value_column=value_column,
@@ -271,11 +279,11 @@ def _records(
             raise click.UsageError("--format parquet needs a file: -f FILE")
         return from_parquet(str(path), shape)
     if form == "csv":
-        mark = unescaped(delimiter or ",")
+        mark = unescaped(delimiter or ("\t" if str(path).lower().endswith(".tsv") else ","))
         if len(mark) != 1 or mark in '"\r\n':
             raise click.UsageError(f"--delimiter {delimiter}: expected one character that is no quote or line break")
         return from_csv(source, shape, types, mark)
-    return records(source, _PARSERS[form](shape))
+    return records(lines_of(source), _PARSERS[form](shape))
 
 
 def _open(path: str | None) -> BinaryIO:

@@ -16,8 +16,9 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, BinaryIO
 
 from ottla.cli.records.field import no_constant
 from ottla.kernel.error import OttlaError
@@ -26,6 +27,7 @@ from ottla.operations.writing import Headers, InputRecord
 #: What `consume --json` prints. Topic, partition and offset say where a record was; it is not written there again.
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_text", "value_text"}
 _INT64_MAX = (1 << 63) - 1
+_LINE_MAX = 64 << 20
 #: Every number of up to so many digits, and no double needs more.
 _DOUBLE_DIGITS = 17
 _BOM = b"\xef\xbb\xbf"
@@ -56,6 +58,14 @@ class Shape:
 
 #: A line and its number to its record.
 Parse = Callable[[bytes, int], InputRecord | None]
+
+
+def lines_of(source: BinaryIO) -> Iterator[bytes]:
+    """Read lines. One that does not end is refused, not read into memory."""
+    for number, line in enumerate(iter(partial(source.readline, _LINE_MAX + 1), b""), 1):
+        if len(line) > _LINE_MAX:
+            raise BadRecord(f"line {number}", f"has more than {_LINE_MAX >> 20} MiB")
+        yield line
 
 
 def records(lines: Iterable[bytes], parse: Parse) -> Iterator[InputRecord]:
@@ -131,9 +141,9 @@ def from_json_line(shape: Shape) -> Parse:
                 raise BadRecord(where, f"has no field {name}; it has {', '.join(document) or 'none'}")
             return document[name]
 
-        value: bytes | None = None if text == shape.null else text
-        if shape.value_column is not None:
-            value = as_bytes(field_of(shape.value_column), where)
+        value = text if shape.value_column is None else as_bytes(field_of(shape.value_column), where)
+        if value == shape.null:
+            value = None
         key = shape.key if shape.key_column is None else as_bytes(field_of(shape.key_column), where)
         own: Headers = [(name, as_bytes(field_of(name), where)) for name in shape.header_columns]
         return InputRecord(value, key, shape.headers + own, shape.partition, None, len(line))

@@ -138,6 +138,8 @@ def _check_columns(heading: Sequence[str], shape: Shape, types: Mapping[str, str
 
 def _record(row: dict[str, Any], shape: Shape, where: str, size: int) -> InputRecord:
     value = _text(row if shape.value_column is None else row[shape.value_column], where)
+    if value == shape.null:
+        value = None
     key = shape.key if shape.key_column is None else _text(row[shape.key_column], where)
     own: Headers = [(name, _text(row[name], where)) for name in shape.header_columns]
     return InputRecord(value, key, shape.headers + own, shape.partition, None, size)
