@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -245,6 +245,15 @@ def report(as_json: bool, document_: Any, *lines: str) -> None:
         return
     for line in lines:
         done(line)
+
+
+def report_each(as_json: bool, document_: Any, lines: Sequence[str], failed: Mapping[str, KafkaError]) -> None:
+    """Report a change of several things: those that were changed, then an OttlaError that names each failed one."""
+    if lines or not failed:
+        report(as_json, document_, *lines)
+    if failed:
+        words = "; ".join(f"{name}: {in_words(error)}" for name, error in failed.items())
+        raise OttlaError(words) from next(iter(failed.values()))
 
 
 def note(text: str) -> None:

@@ -180,8 +180,12 @@ def test_topics_that_are_deleted_are_told_beside_one_that_is_not(
     why = "b: not you: this user is not authorized to do that with the cluster"
     assert said == (1, "", f"deleted a\ndeleted c\nottla: {why}\n")
     said = asked(topic, client, "topics", "delete", "a", "b", "-y", "--json")
-    assert (said.code, said.out) == (1, "")
+    assert (said.code, said.json) == (1, {"deleted": ["a"]})
     assert json.loads(said.err) == {"error": "CLUSTER_AUTHORIZATION_FAILED", "message": why}
+    client.delete_topics.return_value = Results({}, {"a": REFUSED, "b": REFUSED})
+    said = asked(topic, client, "topics", "delete", "a", "b", "-y", "--json")
+    assert (said.code, said.out) == (1, "")
+    assert json.loads(said.err)["message"] == f"{why.replace('b:', 'a:')}; {why}"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """`ottla groups`."""
 
+import json
+
 import pytest
 
 from ottla.client import Admin, Consumer, GroupType, TopicPartition
@@ -77,6 +79,24 @@ def test_a_deleted_group_is_gone(tool: Tool, group: str) -> None:
     assert tool("groups", "delete", group, "-y").code == 0
     assert group not in [row[0] for row in tool("groups").rows]
     assert tool("groups", "describe", group).code == 1
+
+
+def test_of_several_groups_the_deleted_ones_and_those_that_are_left_are_told(
+    tool: Tool, bootstrap: str, topic: str, group: str
+) -> None:
+    live = f"{group}_live"
+    with Consumer(bootstrap, group_id=live) as member:
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(0.1)
+        said = tool("groups", "delete", live, group, group, "-y", "--json")
+        assert (said.code, said.json) == (1, {"deleted": [group]})
+        assert json.loads(said.err) == {
+            "error": "NON_EMPTY_GROUP",
+            "message": f"{live}: the group has members; stop them first",
+        }
+    said = tool("groups", "delete", live, "-y")
+    assert (said.code, said.err) == (0, f"deleted {live}\n")
 
 
 def test_a_target_that_is_none_is_a_usage_error(tool: Tool, topic: str, group: str) -> None:

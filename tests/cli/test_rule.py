@@ -8,13 +8,15 @@ from tests.cli.tool import Tool
 
 def test_a_quota_is_set_shown_and_taken_away(tool: Tool) -> None:
     assert tool("quotas", "set", "--user", "ann", "producer_byte_rate=1000", "request_percentage=20").code == 0
-    assert ["user ann", "producer_byte_rate", "1000.0"] in tool("quotas").rows
+    assert tool("quotas", "set", "--user", "ann", "request_percentage=0.5").err == "user ann: request_percentage=0.5\n"
+    assert ["user ann", "producer_byte_rate", "1000"] in tool("quotas").rows
+    assert ["user ann", "request_percentage", "0.5"] in tool("quotas").rows
+    assert tool("quotas", "unset", "--user", "ann", "producer_byte_rate", "connection_creation_rate").code == 1
     assert tool("quotas", "unset", "--user", "ann", "producer_byte_rate", "request_percentage").code == 0
     assert not any(each["entity"] == {"user": "ann"} for each in tool("quotas", "--json").json)
 
 
 def test_a_quota_that_is_none_is_refused(tool: Tool) -> None:
-    assert tool("quotas", "set", "--user", "ann", "producer_byte_rate=much").err.endswith("expected a number\n")
     assert tool("quotas", "set", "producer_byte_rate=1").code == 2
 
 
@@ -22,10 +24,6 @@ def test_acls_say_that_there_is_no_authorizer(tool: Tool) -> None:
     said = tool("acls")
     assert said.code == 1
     assert "authorizer.class.name=" in said.err
-
-
-def test_acls_name_the_operations_there_are(tool: Tool) -> None:
-    assert "(expected all, read, write" in tool("acls", "allow", "ann", "rule", "topic", "t").err
 
 
 def test_features_show_the_release(tool: Tool) -> None:

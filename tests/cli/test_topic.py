@@ -38,6 +38,19 @@ def test_a_topic_that_is_there_already_is_an_error_unless_that_is_fine(tool: Too
     assert tool("topics", "create", topic, "--if-not-exists").code == 0
 
 
+def test_of_several_topics_those_that_were_created_and_those_that_were_not_are_told(tool: Tool, topic: str) -> None:
+    said = tool("topics", "create", topic, f"{topic}_a", f"{topic}_a", "t?", f"{topic}_b")
+    assert (said.code, said.out) == (1, "")
+    *made, refused = said.err.splitlines()
+    assert made == [f"created {topic}_a with 1 partition", f"created {topic}_b with 1 partition"]
+    assert refused.startswith(f"ottla: {topic}: Topic '{topic}' already exists; t?: Topic name is invalid")
+    said = tool("topics", "create", topic, f"{topic}_c", "-p", "3", "--json")
+    assert (said.code, said.json) == (1, [{"topic": f"{topic}_c", "partitions": 3, "replicas": 1}])
+    assert json.loads(said.err)["error"] == "TOPIC_ALREADY_EXISTS"
+    both = tool("topics", "create", topic, f"{topic}_d", "--if-not-exists")
+    assert (both.code, both.err) == (0, f"created {topic}_d with 1 partition\n")
+
+
 def test_a_wrong_setting_is_one_line_that_says_what_would_be_right(tool: Tool) -> None:
     said = tool("topics", "create", "wrong", "-s", "retention.ms=soon")
     assert said.code == 1

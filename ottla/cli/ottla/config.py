@@ -139,7 +139,7 @@ def set_(
     """
     from ottla.cli import screen
 
-    wanted = {key: setting_value(key, value) for key, value in pairs(changes, "set").items()}
+    wanted = {key: setting_value(key, value) for key, value in pairs(changes).items()}
     with admin(bootstrap, client) as ask:
         alter(ask, _resource(kind, name), dict(wanted))
     screen.report(

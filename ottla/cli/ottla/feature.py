@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, pairs
-from ottla.kernel.error import OttlaError
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -91,8 +90,8 @@ def set_(
 
 def _levels(levels: tuple[str, ...]) -> dict[str, int]:
     wanted = {}
-    for name, level in pairs(levels, "set").items():
+    for name, level in pairs(levels).items():
         if not level.isdecimal():
-            raise OttlaError(f"{name}={level}: the level must be a whole number")
+            raise click.UsageError(f"{name}={level}: expected a whole number")
         wanted[name] = int(level)
     return wanted

@@ -236,10 +236,8 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
             yes=yes,
         )
         results = ask.delete_groups(names)
-    for name in names:
-        if name in results.errors:
-            raise OttlaError(f"{name}: {screen.in_words(results.errors[name])}") from results.errors[name]
-    screen.report(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
+    deleted = [name for name in names if name not in results.errors]
+    screen.report_each(as_json, {"deleted": deleted}, [f"deleted {name}" for name in deleted], results.errors)
 
 
 @groups.command()

@@ -58,10 +58,15 @@ def _shown(quota: str, value: float) -> str:
     from ottla.cli import screen
 
     if not screen.on_terminal():
-        return repr(value)
+        return _plain(value)
     if quota.endswith("byte_rate"):
         return f"{screen.size(int(value))}/s"
     return f"{value:,.10g}" + (" %" if quota == "request_percentage" else "/s")
+
+
+def _plain(value: float) -> str:
+    """A whole number without `.0`."""
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
@@ -94,19 +99,19 @@ def set_(
     from ottla.cli import screen
 
     entity = _entity(user, client_id, ip)
-    wanted: dict[str, float | None] = {}
-    for name, text in pairs(changes, "set").items():
+    wanted: dict[str, float] = {}
+    for name, text in pairs(changes).items():
         amount = byte_count(text.removesuffix("/s")) if name.endswith("byte_rate") else None
         try:
             wanted[name] = float(text if amount is None else amount)
         except ValueError:
-            raise OttlaError(f"{name}={text}: expected a number") from None
+            raise click.UsageError(f"{name}={text}: expected a number") from None
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, wanted)]).check()
     screen.report(
         as_json,
         {"entity": _parts(entity), "set": wanted},
-        *(f"{_named(entity)}: {name}={value}" for name, value in wanted.items()),
+        *(f"{_named(entity)}: {name}={_plain(amount)}" for name, amount in wanted.items()),
     )
 
 
@@ -128,9 +133,13 @@ def unset(
 ) -> None:
     """Remove quotas."""
     from ottla.cli import screen
+    from ottla.client.admin.quota import QuotaEntity
 
     entity = _entity(user, client_id, ip)
     with admin(bootstrap, client) as ask:
+        own = ask.describe_client_quotas().get(QuotaEntity.of(entity), {})
+        if absent := [name for name in names if name not in own]:
+            raise OttlaError(f"{_named(entity)} has no quota {absent[0]}; `ottla quotas` lists the quotas")
         ask.alter_client_quotas([(entity, dict.fromkeys(names))]).check()
     screen.report(
         as_json,

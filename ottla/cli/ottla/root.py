@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -173,7 +174,8 @@ def _report_usage_error(error: click.UsageError) -> None:
     if context is not None and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         click.echo(context.get_help(), err=True)
         return
-    message = error.format_message().rstrip(".")
+    # Click lists the choices of an argument over several lines.
+    message = re.sub(r"\s*\n\s*", " ", error.format_message()).rstrip(".")
     for click_says, we_say in _WORDS.items():
         message = message.replace(click_says, we_say)
     if isinstance(error, click.exceptions.NoSuchOption):

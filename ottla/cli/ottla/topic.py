@@ -180,28 +180,20 @@ def create(
     from ottla.client import ErrorCode, NewTopic
 
     configs = {key: setting_value(key, value) for key, value in pairs(settings, "--set").items()}
-    made = []
+    wanted = [NewTopic(name, partitions or -1, replicas or -1, configs) for name in dict.fromkeys(names)]
     with admin(bootstrap, client) as ask:
-        results = ask.create_topics([NewTopic(name, partitions or -1, replicas or -1, configs) for name in names])
-    for name in names:
-        error = results.errors.get(name)
-        if error is not None:
-            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                continue
-            raise _with_name(name, error) from error
-        topic = results[name]
-        made.append({"topic": name, "partitions": topic.partitions, "replicas": topic.replication_factor})
-        if not as_json:
-            many = "partition" if topic.partitions == 1 else "partitions"
-            screen.done(f"created {name} with {topic.partitions} {many}")
-    if as_json:
-        screen.document(made)
-
-
-def _with_name(name: str, error: Any) -> Exception:
-    from ottla.cli import screen
-
-    return OttlaError(f"{name}: {screen.in_words(error)}")
+        results = ask.create_topics(wanted)
+    failed = {
+        name: error
+        for name, error in results.errors.items()
+        if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS)
+    }
+    made: list[dict[str, Any]] = [
+        {"topic": name, "partitions": topic.partitions, "replicas": topic.replication_factor}
+        for name, topic in ((topic.name, results[topic.name]) for topic in wanted if topic.name not in results.errors)
+    ]
+    lines = [f"created {topic['topic']} with {screen.counted(topic['partitions'], 'partition')}" for topic in made]
+    screen.report_each(as_json, made, lines, failed)
 
 
 @topics.command()
@@ -225,12 +217,7 @@ def delete(
             confirm(_question(summaries(ask, meant)), yes=False)
         results = ask.delete_topics(meant)
     deleted = [name for name in meant if name not in results.errors]
-    if results.errors and not as_json:
-        for name in deleted:
-            screen.done(f"deleted {name}")
-    for name, error in results.errors.items():
-        raise _with_name(name, error) from error
-    screen.report(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
+    screen.report_each(as_json, {"deleted": deleted}, [f"deleted {name}" for name in deleted], results.errors)
 
 
 def _question(topics_to_delete: list[TopicSummary]) -> str:

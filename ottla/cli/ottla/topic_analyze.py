@@ -72,7 +72,7 @@ def _print(topic: str, statistics: dict[str, Any]) -> None:
         ("values", ", ".join(f"{count:,} {kind}" for kind, count in statistics["values"].items()) or None),
         ("tombstones", statistics["tombstones"]),
         ("value size", _sizes(values)),
-        ("key size", _sizes(keys) if keys["count"] else None),
+        ("key size", _sizes(keys)),
         (
             "keys",
             f"{at_least}{statistics['distinct_keys']:,} distinct, {keyless} without a key",
@@ -89,6 +89,8 @@ def _print(topic: str, statistics: dict[str, Any]) -> None:
         screen.table(columns, [(name, ", ".join(field["types"]), f"{field['share']:.1%}") for name, field in fields])
 
 
-def _sizes(sizes: dict[str, Any]) -> str:
+def _sizes(sizes: dict[str, Any]) -> str | None:
+    if not sizes["count"]:
+        return None
     parts = (("mean", int(sizes["mean"])), ("p50", sizes["p50"]), ("p99", sizes["p99"]), ("max", sizes["max"]))
     return ", ".join(f"{name} {size(count)}" for name, count in parts)

@@ -155,6 +155,8 @@ def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes:
     from ottla.operations.hanging import find_hanging
 
     with admin(bootstrap, client) as ask:
+        if topic is not None:
+            ask.describe_topic(topic)
         documents: list[dict[str, Any]] = [
             {
                 "topic": partition.topic,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ottla.kernel.address import canonical_address, java_address
-from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.admin.acl import Acl, AclOperation
@@ -31,24 +32,24 @@ def principal_of(text: str) -> str:
 
 
 def operation_of(text: str) -> AclOperation:
-    """Parse an operation. OttlaError lists the operations."""
+    """Parse an operation. A usage error lists the operations."""
     from ottla.client.admin.acl import AclOperation
 
     name = constant(text)
     if name not in AclOperation.__members__ or name == "ANY":
         names = ", ".join(word(member) for member in AclOperation.__members__ if member != "ANY")
-        raise OttlaError(f"unknown operation: {text} (expected {names})")
+        raise click.UsageError(f"unknown operation: {text} (expected {names})")
     return AclOperation[name]
 
 
 def host_of(text: str | None) -> str:
-    """Return an address as brokers write it, because they compare it as text. OttlaError if it is none."""
+    """Return an address as brokers write it, because they compare it as text. A usage error if it is none."""
     if text in (None, "", "*"):
         return "*"
     try:
         return java_address(canonical_address(str(text)))
     except ValueError:
-        raise OttlaError(
+        raise click.UsageError(
             f"invalid value for --host: {text} (expected an IP address, or *; brokers do not resolve names)"
         ) from None
 
