@@ -82,8 +82,13 @@ def update_streams_target(
 
 
 def end_initial_delay(context: CommandContext, group: StreamsGroup) -> None:
-    """Compute the first target after the initial delay, if the topology was checked."""
+    """Compute the first target after the initial delay, if the topology was checked.
+
+    In a group that was used before, the interval since its last assignment may not have passed yet.
+    """
     if group.is_empty or group.configured is None or group.epoch <= group.assignment_epoch:
+        return
+    if not group.may_assign(streams_settings(context, group.group_id).assignment_interval_ms, context.now_ms):
         return
     standbys = int(group.assignment_configs.get(STANDBYS, "0"))
     _assign(context, group, group.members, group.epoch, group.configured, standbys)
