@@ -21,6 +21,11 @@ from ottla.kernel.client_error import Fenced, NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
+from ottla.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
 
 ONE = TopicPartition("t", 0)
@@ -58,10 +63,17 @@ class Scene:
         self.sender = cast(Any, sender)
         self.transactor = Transactor(self.cluster, self.sender, self.settings, threading.Lock(), self.machine)
         self.asked: list[tuple[int, str, str]] = []
+        #: The requests to the coordinator and the version that each has at most, and what it answers.
+        self.called: list[tuple[str, int | None]] = []
+        self.answers: list[Any] = []
 
     async def _coordinator(self, kind: int, key: str, purpose: str = "coordinator") -> Any:
         self.asked.append((kind, key, purpose))
-        return SimpleNamespace()
+        return SimpleNamespace(call=self._call)
+
+    async def _call(self, request: Any, response: Any, *, timeout_ms: int, at_most: int | None = None) -> Any:
+        self.called.append((type(request).__name__, at_most))
+        return self.answers.pop(0)
 
 
 def played(play: Callable[[Scene], Awaitable[None]], version: int = 2, **settings: Any) -> None:
@@ -186,6 +198,26 @@ def test_partitions_that_cannot_be_added_fail_the_transaction(error: Exception, 
         assert timeout_ms == 90_000 and first <= 24, "the last transaction ends soon"
 
     played(play, version=1, delivery_timeout_ms=90_000)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_partitions_are_added_unless_the_transaction_has_failed_meanwhile(fails: bool) -> None:
+    results = [AddPartitionsToTxnPartitionResult(partition_index=0)]
+    topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
+
+    async def play(scene: Scene) -> None:
+        scene.answers = [AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)]
+        scene.machine.admit(ONE)
+        scene.transactor._pending()
+        if fails:
+            scene.machine.failed(KafkaError(ErrorCode.INVALID_RECORD, "why"))
+        assert scene.transactor._adding is not None
+        await scene.transactor._adding
+        assert scene.called == ([] if fails else [("AddPartitionsToTxnRequest", 3)])
+        assert (ONE in scene.machine.partitions) is not fails
+        assert scene.wakes, "the partition's records go on"
+
+    played(play, version=1)
 
 
 @pytest.mark.parametrize(
