@@ -54,6 +54,8 @@ class Called:
     may_describe: Callable[[str], bool] | None = None
     #: The topics of the request's regular expression, if they were selected before (`ottla.group.selection`).
     selected: Any = None
+    #: What the broker has worked out of a long request in steps (`ottla.group.offsets.plan`).
+    prepared: Any = None
 
 
 @frozen

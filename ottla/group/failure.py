@@ -1,5 +1,6 @@
 """Build the response to a request that fails as a whole, and adapt responses to old versions."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.group.offsets.fetch import fetch_response, group_error, groups_asked
@@ -37,6 +38,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.wire.compile import deferred
 
 #: From this version on JoinGroup has null for no protocol, before that an empty string.
 _NULL_PROTOCOL_FROM = 7
@@ -89,31 +91,11 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
     match request:
         case OffsetCommitRequest():
             return OffsetCommitResponse(
-                topics=[
-                    OffsetCommitResponseTopic(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partitions=[
-                            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                            for partition in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
+                topics=_failed_topics(request, code, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
             )
         case TxnOffsetCommitRequest():
             return TxnOffsetCommitResponse(
-                topics=[
-                    TxnOffsetCommitResponseTopic(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partitions=[
-                            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                            for partition in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
+                topics=_failed_topics(request, code, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
             )
         case DeleteGroupsRequest():
             return DeleteGroupsResponse(
@@ -137,3 +119,17 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
             )
         case _:
             raise AssertionError(f"{type(request).__name__} is not a request to a coordinator")
+
+
+def _failed_topics(request: Any, code: ErrorCode, of_topic: type[Any], of_partition: type[Any]) -> list[Any]:
+    """The topics of a commit that failed as a whole."""
+
+    def failed(topic: Any) -> Any:
+        def partitions() -> Iterator[Any]:
+            return (of_partition(partition_index=each.partition_index, error_code=code) for each in topic.partitions)
+
+        return of_topic(
+            name=topic.name, topic_id=topic.topic_id, partitions=deferred(len(topic.partitions), partitions)
+        )
+
+    return deferred(len(request.topics), lambda: map(failed, request.topics))

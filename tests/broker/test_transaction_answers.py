@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.transaction import add_offsets, add_partitions, txn_offset_commit, write_txn_markers
+from ottla.broker.handlers.transaction import add_offsets, add_partitions, write_txn_markers
+from ottla.broker.handlers.transaction_offsets import txn_offset_commit
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, OFFSETS_TOPIC, TopicPartition, Uuid
 from ottla.wire.api import add_partitions_to_txn as add
@@ -68,7 +69,7 @@ class _Node:
             raise self.guarded
         return self.token
 
-    def _commit(self, request: Any, version: int, done: Any, **client: str) -> None:
+    def _commit(self, request: Any, version: int, done: Any, *, prepared: Any, **client: str) -> None:
         self.told.append(("commit", version, client))
         self.waiting.append(done)
 
@@ -91,7 +92,7 @@ class _Node:
 
     def call(self, version: int) -> Any:
         client = {"client_id": "c", "client_host": "/h", "principal": "User:p"}
-        return SimpleNamespace(version=version, node=self, connection=None, **client)
+        return SimpleNamespace(version=version, node=self, connection=None, is_long=False, **client)
 
 
 def _value(reply: Any) -> Any:

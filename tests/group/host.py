@@ -100,6 +100,8 @@ class Host:
         #: What clients may describe; None: every topic.
         self.may_describe: Callable[[str], bool] | None = None
         self.selected: Selected | None = None
+        #: What a broker has worked out of the next request.
+        self.prepared: Any = None
         #: With this error the log refuses all records, and the client gets it as the driver tells it.
         self.refuses: ErrorCode | None = None
         #: The groups that emptied while the log refused their records: it has an older generation.
@@ -185,6 +187,7 @@ class Host:
             "/127.0.0.1",
             may_describe=self.may_describe,
             selected=self.selected,
+            prepared=self.prepared,
         )
         self.send(called)
         return self._tickets

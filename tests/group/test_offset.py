@@ -1,10 +1,16 @@
 """Committed offsets: who may commit, what is fetched, transactions, deletion, expiry."""
 
+from typing import Any
+
 import pytest
 
+from ottla.group.offsets.plan import planned
+from ottla.group.records.encode import offset_entry
 from ottla.group.setting import CoordinatorSettings
+from ottla.group.state.offsets import Committed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
+from ottla.kernel.re2.automaton import drained
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -205,6 +211,48 @@ def test_a_long_answer_has_the_offsets_of_the_moment_of_its_request(version: int
     pending = ErrorCode.UNSTABLE_OFFSET_COMMIT if stable else NONE
     found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
     assert found == [(0, 10, NONE), (1, -1, pending), (2, -1, NONE)] * 400
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_topic_that_goes_while_a_commit_is_worked_out_keeps_no_offsets(transaction: bool) -> None:
+    host = Host()
+    request: Any = commit_request("g", {"orders": {0: 10, 9: 1}, "clicks": {0: 20}})
+    if transaction:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=each.partition_index, committed_offset=10)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        request = TxnOffsetCommitRequest(group_id="g", producer_id=7, producer_epoch=0, topics=topics)
+    host.prepared = drained(planned(request, 3, host.topics, 0, 100))
+    host.topics.delete("clicks")
+    host.change_topics()
+    answer = host.call(request, 3)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [[each.error_code for each in topic.partitions] for topic in answer.topics] == [[NONE, unknown], [unknown]]
+    assert len(host.log) == 1
+
+
+@pytest.mark.parametrize(("member", "code"), [({}, ErrorCode.UNKNOWN_SERVER_ERROR), ({"generation": 3}, None)])
+def test_a_commit_that_is_larger_than_a_batch_is_refused_whole(member: Any, code: ErrorCode | None) -> None:
+    host = Host()
+    request = commit_request("g", {"orders": {0: 10, 1: 11, 9: 1}}, **member)
+    record = sum(map(len, filter(None, offset_entry("g", "orders", 0, Committed(10, -1, "", 0)))))
+    for bytes_max, refused in ((2 * record, False), (2 * record - 1, True)):
+        host.prepared = drained(planned(request, 8, host.topics, 0, 100, bytes_max))
+        answer = host.call(request, 8)
+        codes = [each.error_code for each in answer.topics[0].partitions]
+        wrong, unknown = ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code is None:
+            assert codes == [wrong, wrong, unknown], "that the member may not commit is said first"
+        else:
+            assert codes == ([code] * 3 if refused else [NONE, NONE, unknown])
+    assert len(host.log) == (0 if code is None else 2)
 
 
 # -- transactions

@@ -51,9 +51,9 @@ broker/handlers/share_acknowledge _RENEW_FROM 2 ShareAcknowledgeRequest.is_renew
 broker/handlers/share_fetch _RENEW_FROM 2 ShareFetchRequest.is_renew_ack
 broker/handlers/transaction _BATCHED_FROM 4 AddPartitionsToTxnRequest.transactions
 broker/handlers/transaction _FENCED_SINCE 2 PRODUCER_FENCED of the other requests (KIP-588)
-broker/handlers/transaction _IMPLICIT_FROM 5 EndTxnResponse.producer_id
-broker/handlers/transaction _OFFSETS_ABORTABLE_SINCE 4 TRANSACTION_ABORTABLE of TxnOffsetCommit (KIP-890)
-broker/handlers/transaction _OFFSETS_BY_ID_FROM 6 TxnOffsetCommitRequest.topics.topic_id
+broker/handlers/transaction_offsets _IMPLICIT_FROM 5 EndTxnResponse.producer_id
+broker/handlers/transaction_offsets _OFFSETS_ABORTABLE_SINCE 4 TRANSACTION_ABORTABLE of TxnOffsetCommit (KIP-890)
+broker/handlers/transaction_offsets _OFFSETS_BY_ID_FROM 6 TxnOffsetCommitRequest.topics.topic_id
 broker/observe/requests _BY_ID_SINCE 13 FetchRequest.topics.topic_id
 controller/alter_partition _EPOCHS_FROM 3 AlterPartitionRequest.topics.partitions.new_isr_with_epochs
 controller/broker _CLEAN_STOP_FROM 3 BrokerRegistrationRequest.previous_broker_epoch
@@ -70,8 +70,8 @@ group/consumer/heartbeat _MEMBER_ID_FROM 1 the client makes its member id (KIP-1
 group/description _NOT_FOUND_FROM 6 DescribeGroupsResponse.groups.error_message
 group/failure _NULL_PROTOCOL_FROM 7 JoinGroupResponse.protocol_type
 group/offsets/commit _MEMBER_EPOCHS_FROM 9 members of consumer groups commit (KIP-848)
-group/offsets/commit _TOPIC_IDS_FROM 10 OffsetCommitRequest.topics.topic_id
-group/offsets/commit _TXN_TOPIC_IDS_FROM 6 TxnOffsetCommitRequest.topics.topic_id
+group/offsets/plan _TOPIC_IDS_FROM 10 OffsetCommitRequest.topics.topic_id
+group/offsets/plan _TXN_TOPIC_IDS_FROM 6 TxnOffsetCommitRequest.topics.topic_id
 group/offsets/fetch GROUPS_FROM 8 OffsetFetchRequest.groups
 group/offsets/fetch _GROUP_ERROR_FROM 2 OffsetFetchResponse.error_code
 group/offsets/fetch _TOPIC_IDS_FROM 10 OffsetFetchRequest.groups.topics.topic_id

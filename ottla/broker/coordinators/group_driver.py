@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,17 +18,20 @@ from ottla.group.event import (
     ShareStateAnswered,
     TopicsChanged,
 )
+from ottla.group.offsets.plan import CommitPlan, planned
 from ottla.group.setting import CoordinatorSettings as CoordinatorSettings
 from ottla.group.setting import GroupOverride
 from ottla.group.state.classic import ClassicGroup
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.log.producer.marker import read_marker
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -139,6 +142,20 @@ class GroupDriver(Driver[GroupCoordinator]):
             name, client_id = type(request).__name__, client.get("client_id", "")
             _log.debug("%s of group %r, member %r, client %r", name, group, member, client_id)
         return super().ask(request, version, answer, **client)
+
+    def plan_commit(
+        self, request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int
+    ) -> Generator[None, None, CommitPlan]:
+        """Work out a long commit in steps; the plan goes with the request to the coordinator."""
+        shard, settings = self.machine.shard, self.partition.log.settings
+        # A codec of the topic may make any batch small enough.
+        bytes_max = None if settings.codec is not None else min(settings.max_message_bytes, settings.segment_bytes)
+        now_ms, metadata_max = self.runtime.clock.now_ms(), shard.settings.offset_metadata_max_bytes
+        plan = yield from planned(request, version, shard.topics, now_ms, metadata_max, bytes_max)
+        if plan.too_large:
+            message = f"the offsets of one commit have more than {bytes_max} bytes"
+            self.refusals.refused(request, KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message))
+        return plan
 
     def release_held(self, ticket: int) -> None:
         """Answer a delayed request now, because the client has already sent its next one."""

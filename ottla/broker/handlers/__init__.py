@@ -102,10 +102,10 @@ _APIS = {
     "transaction": (
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.END_TXN,
         ApiKey.WRITE_TXN_MARKERS,
     ),
+    "transaction_offsets": (ApiKey.TXN_OFFSET_COMMIT,),
     "transaction_view": (
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,

@@ -21,7 +21,7 @@ from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
 from ottla.group.failure import failure
-from ottla.group.selection import Selected, select
+from ottla.group.selection import select
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.share.state import SharePartitionKey
@@ -32,6 +32,7 @@ from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsRespon
 from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
@@ -122,11 +123,23 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 @handles(ApiKey.SYNC_GROUP, error_response=failure)
 @handles(ApiKey.HEARTBEAT, error_response=failure)
 @handles(ApiKey.LEAVE_GROUP, error_response=failure)
-@handles(ApiKey.OFFSET_COMMIT, error_response=failure)
 @handles(ApiKey.OFFSET_DELETE, error_response=failure)
 def ask_coordinator(call: Call, request: Any) -> Later:
     """Pass the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
+
+
+@handles(ApiKey.OFFSET_COMMIT, error_response=failure)
+def offset_commit(call: Call, request: OffsetCommitRequest) -> Reply:
+    """Pass the commit to its group's coordinator; a long one is worked out in steps before."""
+    if not call.is_long:
+        return ask_coordinator(call, request)
+    return in_turns(call.connection, _plan_and_ask(call, request))
+
+
+def _plan_and_ask(call: Call, request: OffsetCommitRequest) -> Generator[None, None, Later]:
+    plan = yield from call.node.groups.driver_of(request.group_id).plan_commit(request, call.version)
+    return _ask(call, call.node.groups.driver_of(request.group_id), request, prepared=plan)
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, error_response=failure)
@@ -144,7 +157,7 @@ def _select_and_ask(call: Call, request: ConsumerGroupHeartbeatRequest) -> Gener
     assert regex
     driver = call.node.groups.driver_of(request.group_id)
     selected = yield from select(regex, driver.machine.shard.topics)
-    return _ask(call, call.node.groups.driver_of(request.group_id), request, selected)
+    return _ask(call, call.node.groups.driver_of(request.group_id), request, selected=selected)
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, error_response=failure)
@@ -167,13 +180,13 @@ def ask_share_group(call: Call, request: Any) -> Later:
     return ask_coordinator(call, request)
 
 
-def _ask(call: Call, driver: GroupDriver, request: Any, selected: Selected | None = None) -> Later:
+def _ask(call: Call, driver: GroupDriver, request: Any, **worked_out: Any) -> Later:
     later = Later()
-    _put(call, driver, request, later, selected)
+    _put(call, driver, request, later, **worked_out)
     return later
 
 
-def _put(call: Call, driver: GroupDriver, request: Any, later: Later, selected: Selected | None = None) -> int:
+def _put(call: Call, driver: GroupDriver, request: Any, later: Later, **worked_out: Any) -> int:
     authorizer = call.node.authorizer
     return driver.ask(
         request,
@@ -183,7 +196,7 @@ def _put(call: Call, driver: GroupDriver, request: Any, later: Later, selected: 
         client_host=call.client_host,
         principal=call.principal,
         may_describe=None if authorizer is None else partial(authorizer.describes, call),
-        selected=selected,
+        **worked_out,
     )
 
 

@@ -1,12 +1,10 @@
-"""Transactions (keys 24 to 28): add partitions, add and commit offsets, end a transaction, write its markers.
+"""Transactions (keys 24 to 27): add partitions and groups, end a transaction, write its markers.
 
 Rules:
 - Coordinators decide in `ottla.txn`; this module finds the coordinator and builds the response.
 - If one partition of a request cannot be added to a transaction, none is: the others get OPERATION_NOT_ATTEMPTED.
-- TxnOffsetCommit goes to the group's coordinator, as part of the producer's transaction. From version 5 on it also
-  adds the group's partition to the transaction (KIP-890).
 
-KIPs: 98, 447 offsets with group metadata, 890 transaction version 2. `transaction_view` serves KIP-664.
+KIPs: 98, 890 transaction version 2. `transaction_offsets` serves TxnOffsetCommit, `transaction_view` KIP-664.
 """
 
 from __future__ import annotations
@@ -14,12 +12,10 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from itertools import starmap
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
-from ottla.broker.coordinators.group_driver import GroupDriver
-from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
-from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.replica.commit_queue import CommitWaiter
@@ -29,22 +25,11 @@ from ottla.wire.api import add_partitions_to_txn as add
 from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.api.end_txn import EndTxnRequest
-from ottla.wire.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from ottla.wire.compile import deferred
 
 _BATCHED_FROM = 4
 _FENCED_SINCE = 2
-_IMPLICIT_FROM = 5
 _FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
-_OFFSETS_ABORTABLE_SINCE = 4
-_OFFSETS_BY_ID_FROM = 6
 #: Each step takes about a millisecond.
 _MARKERS_PER_STEP = 10
 _PARTITIONS_PER_STEP = 1000
@@ -52,12 +37,6 @@ _TRANSACTIONS_PER_STEP = 50
 #: How long a marker may wait for its commit: less than a coordinator waits for the response.
 _COMMIT_TIMEOUT_SECONDS = 5.0
 
-
-#: Error of the check of a transaction -> the error for a group member, as in Apache Kafka.
-_GROUP_ERRORS = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-}
 
 #: Partitions to add to a transaction or to verify, each once.
 Wanted = list[TopicPartition]
@@ -250,110 +229,6 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Reply:
     return later.value or later
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, error_response=failure)
-def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
-    """Commit offsets that take effect when the transaction commits."""
-    node = call.node
-    # An existing topic without partitions in the request is left out of the response.
-    request.topics = [topic for topic in request.topics if topic.partitions or not _is_known(call, topic)]
-    if not any(_exists(call, topic, partition) for topic in request.topics for partition in topic.partitions):
-        # Nothing can be committed: ask no coordinator, as in Apache Kafka.
-        return _offsets_error_response(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not request.group_id:
-        return _offsets_error_response(call, request, ErrorCode.INVALID_GROUP_ID)
-    group = node.groups.driver_of(request.group_id)
-    producer = request.producer_id, request.producer_epoch
-    implicit = call.version >= _IMPLICIT_FROM
-    later = Later()
-    try:
-        token = node.transactions.prepare(group.partition, *producer, sequence=0, implicit=implicit)
-    except KafkaError as error:
-        return _guarded_error_response(call, request, error.code)
-
-    def verified(codes: Codes) -> None:
-        answer = None if token is None else (token, codes[group.partition.tp])
-        try:
-            # A new coordinator may have replaced this one.
-            if node.groups.driver_of(request.group_id) is not group:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            node.transactions.pass_verified(group.partition, *producer, answer, implicit=implicit)
-            _commit_offsets(call, request, group, later)
-        except KafkaError as error:
-            later.resolve(_guarded_error_response(call, request, error.code))
-
-    if token is None:
-        verified({})
-    else:
-        wanted = (group.partition.tp,)
-        node.transactions.verification.ask(
-            CoordinatorQuestion(request.transactional_id, *producer, wanted, implicit, verified)
-        )
-    return later
-
-
-def _guarded_error_response(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
-        code = ErrorCode.INVALID_TXN_STATE
-    return _offsets_error_response(call, request, _GROUP_ERRORS.get(code, code))
-
-
-def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDriver, later: Later) -> None:
-    """Have the group's coordinator write the offsets."""
-
-    def answered(response: TxnOffsetCommitResponse | KafkaError) -> None:
-        if isinstance(response, KafkaError):
-            # The coordinator has ended, or its record was not committed in time.
-            return later.resolve(_offsets_error_response(call, request, response.code))
-        # A nonexistent partition gets its own error, whatever the coordinator's answer is.
-        for topic, answer in zip(request.topics, response.topics, strict=True):
-            for each, result in zip(topic.partitions, answer.partitions, strict=True):
-                if not _exists(call, topic, each):
-                    result.error_code = _unknown(call, topic)
-        return later.resolve(response)
-
-    group.ask(
-        request,
-        call.version,
-        answered,
-        client_id=call.client_id,
-        client_host=call.client_host,
-        principal=call.principal,
-    )
-
-
-def _unknown(call: Call, topic: TxnOffsetCommitRequestTopic) -> ErrorCode:
-    nameless = call.version >= _OFFSETS_BY_ID_FROM and call.node.topic_name(topic.topic_id) is None
-    return ErrorCode.UNKNOWN_TOPIC_ID if nameless else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _is_known(call: Call, topic: TxnOffsetCommitRequestTopic) -> bool:
-    name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
-    return name in call.node.image.topics
-
-
-def _exists(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
-    name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
-    return name is not None and call.node.image.has(TopicPartition(name, partition.partition_index))
-
-
-def _offsets_error_response(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The response when no coordinator was asked."""
-    response = TxnOffsetCommitResponse()
-    for topic in request.topics:
-        unknown = _unknown(call, topic)
-        partitions = [
-            TxnOffsetCommitResponsePartition(
-                partition_index=partition.partition_index,
-                error_code=code if _exists(call, topic, partition) else unknown,
-            )
-            for partition in topic.partitions
-        ]
-        response.topics.append(
-            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-        )
-    return response
-
-
 # ---- ending transactions
 
 
@@ -422,24 +297,21 @@ def _committed(
 
 
 def _written(codes: dict[int, dict[str, dict[int, ErrorCode]]]) -> markers.WriteTxnMarkersResponse:
-    return markers.WriteTxnMarkersResponse(
-        markers=[
-            markers.WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    markers.WritableTxnMarkerTopicResult(
-                        name=name,
-                        partitions=[
-                            markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index, code in partitions.items()
-                        ],
-                    )
-                    for name, partitions in topics.items()
-                ],
-            )
-            for producer_id, topics in codes.items()
-        ]
-    )
+    def producer(entry: tuple[int, dict[str, dict[int, ErrorCode]]]) -> markers.WritableTxnMarkerResult:
+        producer_id, topics = entry
+        return markers.WritableTxnMarkerResult(
+            producer_id=producer_id, topics=deferred(len(topics), lambda: starmap(topic, topics.items()))
+        )
+
+    def topic(name: str, partitions: dict[int, ErrorCode]) -> markers.WritableTxnMarkerTopicResult:
+        return markers.WritableTxnMarkerTopicResult(
+            name=name, partitions=deferred(len(partitions), lambda: starmap(partition, partitions.items()))
+        )
+
+    def partition(index: int, code: ErrorCode) -> markers.WritableTxnMarkerPartitionResult:
+        return markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+
+    return markers.WriteTxnMarkersResponse(markers=deferred(len(codes), lambda: map(producer, codes.items())))
 
 
 def _distinct_markers(

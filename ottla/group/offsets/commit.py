@@ -13,46 +13,27 @@ KIPs: 211 (expiration), 345 (static members), 447 (fencing in transactions), 516
 
 from collections.abc import Callable
 
-from ottla.coordinator.contract import Called
+from ottla.coordinator.contract import Called, append_error
+from ottla.group.offsets.plan import CommitPlan, planned
 from ottla.group.rebalance import keep_alive
-from ottla.group.records.encode import offset_entry, offset_tombstone
+from ottla.group.records.encode import offset_tombstone
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
-from ottla.group.state.offsets import Committed
 from ottla.group.state.shard import CommandContext, Group
 from ottla.group.state.share import ShareGroup
 from ottla.group.state.streams import StreamsGroup
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import NO_UUID, Uuid
-from ottla.wire.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from ottla.kernel.ids import Uuid
+from ottla.kernel.re2.automaton import drained
+from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.wire.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 
-_Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
-#: The largest timestamp of a record: an offset with it never expires.
-_TIMESTAMP_MAX = (1 << 63) - 1
-#: From this version on topics are identified by id.
-_TOPIC_IDS_FROM = 10
-_TXN_TOPIC_IDS_FROM = 6
 #: From this version on members of consumer groups may commit, and a missing group is GROUP_ID_NOT_FOUND.
 _MEMBER_EPOCHS_FROM = 9
 
@@ -63,99 +44,44 @@ _PartitionCheck = Callable[[Uuid, str, int], None]
 def commit_offsets(context: CommandContext, call: Called) -> None:
     """Handle OffsetCommit: write the accepted offsets."""
     request: OffsetCommitRequest = call.request
-    by_id = call.version >= _TOPIC_IDS_FROM
-    resolved = [(topic, _topic_of(context, topic, by_id=by_id)) for topic in request.topics]
-    # Leave existing topics without partitions out of the response.
-    resolved = [entry for entry in resolved if entry[0].partitions or not _topic_exists(context, entry[1][1])]
-    if not any(any(existing) for _, (_, _, existing) in resolved) and request.topics:
-        context.answer(call.ticket, _refused(resolved, ErrorCode.NONE))
+    plan = _plan(context, call)
+    if not plan.any_exists and request.topics:
+        context.answer(call.ticket, plan.response(request))
         return
     try:
         check = _check_commit(context, call, request.group_id)
-        for topic, (topic_id, name, existing) in resolved:
-            for partition, exists in zip(topic.partitions, existing, strict=True):
-                if name is not None and _refusal(context, name, partition, exists=exists) is ErrorCode.NONE:
-                    check(topic_id, name, partition.partition_index)
+        if check is not _accept_all:
+            for offset in plan.offsets:
+                check(offset.topic_id, offset.name, offset.partition)
     except KafkaError as refusal:
-        context.answer(call.ticket, _refused(resolved, refusal.code))
+        context.answer(call.ticket, plan.response(request, refusal.code))
         return
-    expire_ms = min(context.now_ms + request.retention_time_ms, _TIMESTAMP_MAX)
-    if request.retention_time_ms == -1:
-        expire_ms = -1
-    response = OffsetCommitResponse()
-    for topic, (topic_id, name, existing) in resolved:
-        results = []
-        for partition, exists in zip(topic.partitions, existing, strict=True):
-            error = _refusal(context, name, partition, exists=exists)
-            if name is not None and error is ErrorCode.NONE:
-                _append(context, request.group_id, topic_id, name, partition, expire_ms)
-            results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
-    context.answer(call.ticket, response)
+    _write(context, plan)
+    _keep_session(context, request)
+    context.answer(call.ticket, plan.response(request))
 
 
-def _topic_of(
-    context: CommandContext, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
-) -> tuple[Uuid, str | None, list[bool]]:
-    """(topic id, name or None if the id is unknown, does each partition exist?)."""
-    topics = context.shard.topics
-    name = topics.topic_name(topic.topic_id) if by_id else topic.name
-    count = 0 if name is None else topics.partition_count(name)
-    topic_id = topic.topic_id if name is None else topics.topic_id(name) or NO_UUID
-    return topic_id, name, [0 <= partition.partition_index < count for partition in topic.partitions]
+def _keep_session(context: CommandContext, request: OffsetCommitRequest) -> None:
+    """Keep the session of a classic member alive, as its heartbeat does."""
+    group = context.shard.groups.get(request.group_id)
+    if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        keep_alive(context, group, group.members[request.member_id])
 
 
-def _topic_exists(context: CommandContext, name: str | None) -> bool:
-    return name is not None and context.shard.topics.partition_count(name) > 0
+def _plan(context: CommandContext, call: Called) -> CommitPlan:
+    """What would be committed: as the broker has worked it out in steps, or a short request's."""
+    plan: CommitPlan | None = call.prepared
+    if plan is None:
+        metadata_max = context.settings.offset_metadata_max_bytes
+        return drained(planned(call.request, call.version, context.shard.topics, context.now_ms, metadata_max))
+    plan.look_again(context.shard.topics)
+    return plan
 
 
-def _refused(
-    resolved: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
-) -> OffsetCommitResponse:
-    """The response when nothing is committed: `code` for existing partitions, an error of its own for unknown ones."""
-    response = OffsetCommitResponse()
-    for topic, (_, name, existing) in resolved:
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = [
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=code if exists else unknown
-            )
-            for partition, exists in zip(topic.partitions, existing, strict=True)
-        ]
-        response.topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-        )
-    return response
-
-
-def _refusal(context: CommandContext, name: str | None, partition: _Partition, *, exists: bool) -> ErrorCode:
-    """The error of one partition, or NONE. `name` is None if the topic id is unknown."""
-    if name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if not exists:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if _units(partition.committed_metadata or "") > context.settings.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
-
-
-def _units(text: str) -> int:
-    """The text's length as Java counts it: a character beyond U+FFFF counts twice."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-
-
-def _append(
-    context: CommandContext, group_id: str, topic_id: Uuid, name: str, partition: _Partition, expire_ms: int
-) -> None:
-    committed = Committed(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        context.now_ms,
-        expire_ms,
-        topic_id,
-    )
-    context.append(offset_entry(group_id, name, partition.partition_index, committed))
+def _write(context: CommandContext, plan: CommitPlan) -> None:
+    if plan.too_large:
+        raise KafkaError(append_error(ErrorCode.MESSAGE_TOO_LARGE))
+    context.extend(offset.entry for offset in plan.offsets)
 
 
 def _check_commit(context: CommandContext, call: Called, group_id: str) -> _PartitionCheck:
@@ -167,11 +93,7 @@ def _check_commit(context: CommandContext, call: Called, group_id: str) -> _Part
             by_version = call.version >= _MEMBER_EPOCHS_FROM
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if by_version else ErrorCode.ILLEGAL_GENERATION)
         return _accept_all
-    check = check_member(group, request.member_id, request.group_instance_id, generation, call.version)
-    if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
-        # A commit keeps the session alive.
-        keep_alive(context, group, group.members[request.member_id])
-    return check
+    return check_member(group, request.member_id, request.group_instance_id, generation, call.version)
 
 
 def check_member(
@@ -274,26 +196,16 @@ def commit_transactional_offsets(context: CommandContext, call: Called) -> None:
         check = _check_transactional(group, request, call.version)
     elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    response = TxnOffsetCommitResponse()
-    for topic in request.topics:
-        topic_id, name, existing = _topic_of(context, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
-        results = []
-        for partition, exists in zip(topic.partitions, existing, strict=True):
-            error = _refusal(context, name, partition, exists=exists)
-            if name is not None and error is ErrorCode.NONE:
-                try:
-                    check(topic_id, name, partition.partition_index)
-                except KafkaError as failure:
-                    raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
-                _append(context, request.group_id, topic.topic_id, name, partition, -1)
-            results.append(
-                TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-            )
-        response.topics.append(
-            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
-        )
+    plan = _plan(context, call)
+    if check is not _accept_all:
+        try:
+            for offset in plan.offsets:
+                check(offset.topic_id, offset.name, offset.partition)
+        except KafkaError as failure:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
+    _write(context, plan)
     context.producer_id, context.producer_epoch = request.producer_id, request.producer_epoch
-    context.answer(call.ticket, response)
+    context.answer(call.ticket, plan.response(request))
 
 
 def _check_transactional(group: Group, request: TxnOffsetCommitRequest, version: int) -> _PartitionCheck:
