@@ -16,6 +16,9 @@ from ottla.security.acl import AclResource
 from ottla.wire.api import API, ApiKey
 from ottla.wire.schema import fields
 
+#: What enables the kinds of groups.
+_FEATURES = ("group.version", "share.version", "streams.version")
+
 
 class Asked:
     """An authorizer that allows all but `denied`, and notes what it is asked."""
@@ -74,9 +77,13 @@ class Scene:
         self.response = self.api.response() if response is None else response
         self.later: Later | None = Later() if later else None
         node = SimpleNamespace(
-            image=SimpleNamespace(topics={"there": None}),
+            image=SimpleNamespace(topics={"there": None}, features=dict.fromkeys(_FEATURES, 1)),
             topic_name=lambda topic_id: {b"1" * 16: "there", b"2" * 16: "hidden"}.get(bytes(topic_id)),
-            settings=SimpleNamespace(auto_create_topics_enable=True, controller_listener_names=("CONTROLLER",)),
+            settings=SimpleNamespace(
+                auto_create_topics_enable=True,
+                controller_listener_names=("CONTROLLER",),
+                group_coordinator_rebalance_protocols=("classic", "consumer", "streams"),
+            ),
         )
         self.call: Any = SimpleNamespace(
             node=node, version=self.version, connection=SimpleNamespace(listener_name="PLAINTEXT")

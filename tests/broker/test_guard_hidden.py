@@ -9,6 +9,8 @@ import pytest
 
 from ottla.broker.handlers.streams_group import streams_group_heartbeat
 from ottla.group.event import StreamsHeartbeat
+from ottla.group.topology.configuration import Status
+from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import ApiKey
@@ -19,7 +21,7 @@ from ottla.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.wire.api.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from tests.broker.guard_scene import Scene
+from tests.broker.guard_scene import Asked, Scene
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _THERE, _HIDDEN, _UNKNOWN = (Uuid(each * 16) for each in (b"1", b"2", b"3"))
@@ -117,10 +119,14 @@ class _Groups:
         assert group_id == "g"
         return SimpleNamespace(ask=lambda request, version, done, **client: self.asked.append((request, client, done)))
 
-    def heartbeat(self, monkeypatch: pytest.MonkeyPatch, **subtopology: Any) -> Any:
+    def heartbeat(self, monkeypatch: pytest.MonkeyPatch, authorizer: Any = None, **subtopology: Any) -> Any:
         monkeypatch.setattr("ottla.broker.handlers.streams_group.check_enabled", lambda node, kind: None)
         call: Any = SimpleNamespace(
-            node=SimpleNamespace(groups=self), version=0, client_id="c", client_host="/h", principal="User:p"
+            node=SimpleNamespace(groups=self, authorizer=authorizer),
+            version=0,
+            client_id="c",
+            client_host="/h",
+            principal="User:p",
         )
         topology = heartbeat.Topology(epoch=1, subtopologies=[heartbeat.Subtopology(**subtopology)])
         return streams_group_heartbeat(call, heartbeat.StreamsGroupHeartbeatRequest(group_id="g", topology=topology))
@@ -173,3 +179,34 @@ def test_a_heartbeat_whose_group_lacks_topics_is_answered_before_they_are_made(m
     # As in Apache Kafka: the member hears of its topics with a later heartbeat.
     assert groups.made == [(("missing",), response)]
     assert replies[2].value is response
+
+
+@pytest.mark.parametrize(
+    ("denied", "words"),
+    [
+        ((), None),
+        (("CREATE CLUSTER",), None),
+        (("CREATE TOPIC a", "CREATE TOPIC b"), None),
+        (("CREATE CLUSTER", "CREATE TOPIC b"), "Unauthorized to CREATE on topics b."),
+        (("CREATE CLUSTER", "CREATE TOPIC b", "CREATE TOPIC a"), "Unauthorized to CREATE on topics a, b."),
+    ],
+)
+def test_a_member_is_told_which_missing_topics_it_may_not_create(
+    denied: tuple[str, ...], words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Apache Kafka: it is a member all the same, and with one topic denied none is created."""
+    groups, authorizer = _Groups(), Asked(*denied)
+    reply = groups.heartbeat(monkeypatch, authorizer, source_topics=["fine"])
+    assert authorizer.questions == []
+    other = heartbeat.Status(status_code=Status.STALE_TOPOLOGY, status_detail="stale")
+    status = heartbeat.Status(status_code=Status.MISSING_INTERNAL_TOPICS, status_detail="missing")
+    response = heartbeat.StreamsGroupHeartbeatResponse(status=[other, status])
+    missing = tuple(InternalTopic(name, 1, 1, ()) for name in ("a", "b"))
+    groups.asked[0][2](StreamsHeartbeat(response, missing))
+    assert reply.value is response
+    assert groups.made == ([] if words else [(missing, response)])
+    assert [each.status_detail for each in response.status or ()] == [
+        "stale",
+        f"missing; {words}" if words else "missing",
+    ]
+    assert "CREATE CLUSTER" not in authorizer.logged, "it has an alternative"

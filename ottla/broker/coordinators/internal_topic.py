@@ -18,13 +18,15 @@ from ottla.group.topology.configuration import Status
 from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
+from ottla.kernel.ids import INTERNAL_TOPICS
+from ottla.kernel.topic_name import is_legal_name
 from ottla.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatResponse, Topology
 
 if TYPE_CHECKING:
     from ottla.broker.controllers.controllers import Controllers
@@ -97,10 +99,43 @@ def _request(topics: Sequence[InternalTopic]) -> CreateTopicsRequest:
     )
 
 
+def checked_names(topology: Topology) -> list[str]:
+    """All topics that a topology names, each once. STREAMS_INVALID_TOPOLOGY if a topology may not name one of them."""
+    names = dict.fromkeys(
+        name
+        for subtopology in topology.subtopologies
+        for name in (
+            *subtopology.source_topics,
+            *subtopology.repartition_sink_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+            *(topic.name for topic in subtopology.state_changelog_topics),
+        )
+    )
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        text = f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    illegal = [name for name in names if not is_legal_name(name)]
+    if illegal:
+        text = f"Topic names {','.join(illegal)} are not valid topic names."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    return list(names)
+
+
+def report_denied(response: StreamsGroupHeartbeatResponse, names: Sequence[str]) -> None:
+    """Tell a member which of its missing internal topics it may not create."""
+    _report(response, f"Unauthorized to CREATE on topics {', '.join(names)}.")
+
+
 def _report_failures(response: StreamsGroupHeartbeatResponse, failed: Sequence[tuple[str, str]]) -> None:
     text = ", ".join(f"{name} ({why})" for name, why in failed[:_FAILURES_SHOWN])
     if len(failed) > _FAILURES_SHOWN:
         text += f" and {len(failed) - _FAILURES_SHOWN} more"
+    _report(response, f"Creation failed: {text}.")
+
+
+def _report(response: StreamsGroupHeartbeatResponse, text: str) -> None:
+    """Say more about the missing topics, where the coordinator says that they are missing."""
     for status in response.status or ():
         if status.status_code == Status.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; Creation failed: {text}."
+            status.status_detail += f"; {text}"

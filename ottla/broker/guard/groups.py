@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Reply
+from ottla.broker.coordinators.internal_topic import checked_names
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import Guard, amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -23,8 +24,10 @@ from ottla.wire.api.offset_fetch import (
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
 _PROTOCOL_FROM = 5
+_SHARE_FROM = 6
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
+_HIDDEN_TOPOLOGY = "The described group uses topics that the client is not authorized to describe."
 #: The fields of a response for an offset that the client may not see.
 _NO_OFFSET: dict[str, Any] = {
     "committed_offset": -1,
@@ -41,7 +44,7 @@ _GROUP_DENIED = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 def find_coordinator(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Describe on each group or transactional id; only nodes may look up share coordinators."""
-    if request.key_type == _SHARE:
+    if request.key_type == _SHARE and call.version >= _SHARE_FROM:
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
     kind = {_GROUP: AclResource.GROUP, _TRANSACTION: AclResource.TRANSACTIONAL_ID}.get(request.key_type)
@@ -73,20 +76,10 @@ def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any
 
 
 def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on every topic of the topology, and Create on missing internal topics."""
-    internal: set[str] = set()
-    named: set[str] = set()
-    for subtopology in request.topology.subtopologies if request.topology is not None else ():
-        named.update(subtopology.source_topics)
-        named.update(subtopology.repartition_sink_topics)
-        internal.update(topic.name for topic in subtopology.repartition_source_topics)
-        internal.update(topic.name for topic in subtopology.state_changelog_topics)
-    for name in named | internal:
-        authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
-    missing = [name for name in internal if name not in call.node.image.topics]
-    if missing and not authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False):
-        for name in missing:
-            authorizer.check(call, AclOperation.CREATE, AclResource.TOPIC, name)
+    """Describe on every topic of a topology whose names may be used. The handler checks who creates internal topics."""
+    if request.topology is not None:
+        for name in checked_names(request.topology):
+            authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     return handler.function(call, request)
 
 
@@ -105,7 +98,7 @@ def describe(field: str) -> Guard:
             return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
 
         def amend(response: Any) -> Any:
-            for group in response.groups:
+            for index, group in enumerate(response.groups):
                 if group.error_code:
                     continue
                 if request.include_authorized_operations:
@@ -113,16 +106,20 @@ def describe(field: str) -> Guard:
                 # All of them are asked about: the log names every topic that hides a group.
                 shown = [shows(name) for name in sorted(_topics_of(group))]
                 if not all(shown):
-                    group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    group.error_message = _HIDDEN
-                    group.members = []
-                    if hasattr(group, "topology"):
-                        group.topology = None
+                    response.groups[index] = _hidden(group)
             return response
 
         return amended(split(handler, call, request, field, "groups", may, _GROUP_DENIED), amend)
 
     return guard
+
+
+def _hidden(group: Any) -> Any:
+    """What a client learns about a group that it may describe, but not all of whose topics: nothing."""
+    text = _HIDDEN_TOPOLOGY if hasattr(group, "topology") else _HIDDEN
+    return type(group)(
+        group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=text, members=[]
+    )
 
 
 def _topics_of(group: Any) -> set[str]:

@@ -15,9 +15,10 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Reply
+from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS
 from ottla.broker.guard import groups, topics, transactions
 from ottla.broker.guard.authorizer import Authorizer
-from ottla.broker.guard.parts import Guard, both, cluster, parts, unchecked, whole
+from ottla.broker.guard.parts import Guard, both, cluster, of_kind, parts, unchecked, whole
 from ottla.broker.guard.refusal import error_response_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import AclOperation, AclResource
@@ -66,7 +67,7 @@ GUARDS: dict[int, Guard] = {
     ApiKey.DESCRIBE_PRODUCERS: _topic_parts(AclOperation.READ, "name"),
     ApiKey.CREATE_TOPICS: topics.create_topics,
     ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.CREATE_PARTITIONS: parts(AclOperation.ALTER, AclResource.TOPIC, "topics", "name", "results"),
+    ApiKey.CREATE_PARTITIONS: parts(AclOperation.ALTER, AclResource.TOPIC, "topics", "name", "results", unique=True),
     ApiKey.DESCRIBE_CONFIGS: topics.describe_configs,
     ApiKey.ALTER_CONFIGS: topics.alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: topics.alter_configs,
@@ -82,25 +83,29 @@ GUARDS: dict[int, Guard] = {
         whole(AclOperation.DELETE, AclResource.GROUP, "group_id"),
         groups.changed_offsets("name", "topics", groups.refused_deletion),
     ),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
-    ApiKey.SHARE_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: both(_in_group, groups.streams_heartbeat),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: of_kind(CONSUMER, both(_in_group, groups.subscribe)),
+    ApiKey.SHARE_GROUP_HEARTBEAT: of_kind(SHARE, both(_in_group, groups.subscribe)),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: of_kind(STREAMS, both(_in_group, groups.streams_heartbeat)),
     ApiKey.DESCRIBE_GROUPS: groups.describe("groups"),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe("group_ids"),
-    ApiKey.SHARE_GROUP_DESCRIBE: groups.describe("group_ids"),
-    ApiKey.STREAMS_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: of_kind(CONSUMER, groups.describe("group_ids")),
+    ApiKey.SHARE_GROUP_DESCRIBE: of_kind(SHARE, groups.describe("group_ids")),
+    ApiKey.STREAMS_GROUP_DESCRIBE: of_kind(STREAMS, groups.describe("group_ids")),
     ApiKey.DELETE_GROUPS: parts(AclOperation.DELETE, AclResource.GROUP, "groups_names", None, "results"),
     ApiKey.LIST_GROUPS: groups.list_groups,
-    ApiKey.SHARE_FETCH: _in_group,
-    ApiKey.SHARE_ACKNOWLEDGE: _in_group,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: both(
-        _in_group, groups.changed_offsets("topic_name", "responses", groups.refused_share_change)
+    ApiKey.SHARE_FETCH: of_kind(SHARE, _in_group),
+    ApiKey.SHARE_ACKNOWLEDGE: of_kind(SHARE, _in_group),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: of_kind(
+        SHARE,
+        both(_in_group, groups.changed_offsets("topic_name", "responses", groups.refused_share_change)),
     ),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: both(
-        whole(AclOperation.DELETE, AclResource.GROUP, "group_id"),
-        groups.changed_offsets("topic_name", "responses", groups.refused_share_deletion),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: of_kind(
+        SHARE,
+        both(
+            whole(AclOperation.DELETE, AclResource.GROUP, "group_id"),
+            groups.changed_offsets("topic_name", "responses", groups.refused_share_deletion),
+        ),
     ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: groups.share_offsets,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: of_kind(SHARE, groups.share_offsets),
     # ---- transactions
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,

@@ -7,11 +7,13 @@ denials, from a request that names only the denied parts; they follow the handle
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Later, NoReply, Reply
+from ottla.broker.coordinators.group_protocol import check_enabled
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
@@ -52,14 +54,40 @@ def both(first: Guard, second: Guard) -> Guard:
     return guard
 
 
+def of_kind(kind: str, guard: Guard) -> Guard:
+    """Refuse a kind of groups that this node does not serve to every client, then apply the guard."""
+
+    def checked(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        check_enabled(call.node, kind)
+        return guard(authorizer, handler, call, request)
+
+    return checked
+
+
 def parts(
-    operation: AclOperation, kind: AclResource, field: str, name: str | None, out: str, *, by_id: bool = False
+    operation: AclOperation,
+    kind: AclResource,
+    field: str,
+    name: str | None,
+    out: str,
+    *,
+    by_id: bool = False,
+    unique: bool = False,
 ) -> Guard:
-    """Check each element of the list `field`, by its attribute `name`; the answers are in the list `out`."""
+    """Check each element of the list `field`, by its attribute `name`; the answers are in the list `out`.
+
+    `unique`: an element may be named once.
+    """
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        named = getattr(request, field)
+        repeated = repetitions(getattr(each, name) for each in named) if unique and name is not None else ()
+
         def may(each: Any) -> bool:
             asked = each if name is None else getattr(each, name)
+            if asked in repeated:
+                # The handler refuses what is named more than once.
+                return True
             if by_id and not asked:
                 # An unknown topic id; the handler returns that error.
                 asked = call.node.topic_name(each.topic_id)
@@ -97,6 +125,11 @@ def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any
         return response
 
     return amended(handler.function(call, kept), add)
+
+
+def repetitions(asked: Iterable[Any]) -> set[Any]:
+    """What is named more than once."""
+    return {each for each, times in Counter(asked).items() if times > 1}
 
 
 def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:

@@ -12,9 +12,9 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import amended, divided, joined, split, with_field
+from ottla.broker.guard.parts import amended, divided, joined, repetitions, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import NO_UUID
+from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.net.inbound import PeerError
 from ottla.raft.message import replica_id
@@ -193,8 +193,13 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
     """Create on the cluster or on each topic; the response shows configs only with DescribeConfigs."""
     everywhere = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False)
 
+    # The handler refuses what is named more than once, and the quorum's own topic.
+    unasked = repetitions(topic.name for topic in request.topics) | {METADATA_TOPIC}
+
     def may(topic: Any) -> bool:
-        return everywhere or authorizer.allows(call, AclOperation.CREATE, AclResource.TOPIC, topic.name)
+        if everywhere or topic.name in unasked:
+            return True
+        return authorizer.allows(call, AclOperation.CREATE, AclResource.TOPIC, topic.name)
 
     def amend(response: Any) -> Any:
         for each in response.topics:
@@ -212,9 +217,12 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
 def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Delete on the cluster or on each topic. A topic that the client may not describe is refused without its name."""
     everywhere = authorizer.allows(call, AclOperation.DELETE, AclResource.CLUSTER, logged=False)
+    field = "topics" if request.topics else "topic_names"
+    repeated = repetitions(_named(each) for each in getattr(request, field))
 
     def may(each: Any) -> bool:
-        if everywhere:
+        # The handler refuses what is named more than once.
+        if everywhere or _named(each) in repeated:
             return True
         name = each if isinstance(each, str) else each.name or call.node.topic_name(each.topic_id)
         if name is None:
@@ -225,8 +233,6 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
         return name not in call.node.image.topics or authorizer.allows(
             call, AclOperation.DELETE, AclResource.TOPIC, name
         )
-
-    field = "topics" if request.topics else "topic_names"
 
     def amend(response: Any) -> Any:
         for each in response.responses:
@@ -239,6 +245,11 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
         return response
 
     return amended(split(handler, call, request, field, "responses", may, _DENIED), amend)
+
+
+def _named(each: Any) -> tuple[str | None, Uuid]:
+    """(name, id) of a topic to delete."""
+    return (each, NO_UUID) if isinstance(each, str) else (each.name, each.topic_id)
 
 
 _CONFIG_KINDS = {TOPIC: AclResource.TOPIC, GROUP: AclResource.GROUP}
@@ -263,11 +274,13 @@ def _configs(
         known.remove(BROKER_LOGGER)
     kept: list[Any] = []
     refused: dict[AclResource, list[Any]] = {}
+    repeated = repetitions((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
         kind = _CONFIG_KINDS.get(resource.resource_type, AclResource.CLUSTER)
         name = CLUSTER_NAME if kind is AclResource.CLUSTER else resource.resource_name
-        # The handler refuses other resource types.
-        if resource.resource_type not in known or authorizer.allows(call, operation, kind, name):
+        # The handler refuses other resource types, and a change that is named more than once.
+        is_repeated = out == "responses" and (resource.resource_type, resource.resource_name) in repeated
+        if resource.resource_type not in known or is_repeated or authorizer.allows(call, operation, kind, name):
             kept.append(resource)
         else:
             refused.setdefault(kind, []).append(resource)

@@ -9,6 +9,7 @@ from ottla.broker.call.reply import Reply
 from ottla.broker.guard.authorizer import Authorizer
 from ottla.broker.guard.parts import amended, split
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api import add_partitions_to_txn as add
 
@@ -37,7 +38,10 @@ def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request
     authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
     topics = request.v3_and_below_topics
     refused = {
-        each.name for each in topics if not authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, each.name)
+        each.name
+        for each in topics
+        # The handler, too, refuses the internal ones.
+        if each.name in INTERNAL_TOPICS or not authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, each.name)
     }
     if not refused:
         return handler.function(call, request)

@@ -17,7 +17,7 @@ from itertools import starmap
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.kernel.ids import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicPartition
 from ottla.replica.commit_queue import CommitWaiter
 from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
@@ -86,7 +86,7 @@ def _join_each(call: Call, request: add.AddPartitionsToTxnRequest) -> Generator[
 def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Generator[None, None, Reply]:
     topics = request.v3_and_below_topics
     wanted = yield from _distinct(topics)
-    missing = yield from _missing(call, wanted)
+    missing = yield from _missing(call, wanted, denied=INTERNAL_TOPICS)
     if missing is not None:
         return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=missing)
     later = Later()
@@ -150,18 +150,22 @@ def _distinct(topics: list[add.AddPartitionsToTxnTopic]) -> Generator[None, None
     return [tp for partitions in wanted.values() for tp in partitions]
 
 
-def _missing(call: Call, wanted: Wanted) -> Generator[None, None, list[add.AddPartitionsToTxnTopicResult] | None]:
-    """The response if some of the partitions do not exist, else None."""
-    missing, image = set(), call.node.image
+def _missing(
+    call: Call, wanted: Wanted, denied: frozenset[str] = frozenset()
+) -> Generator[None, None, list[add.AddPartitionsToTxnTopicResult] | None]:
+    """The response if some of the partitions do not exist or are of a `denied` topic, else None."""
+    codes: dict[TopicPartition, ErrorCode] = {}
+    image = call.node.image
     for number, tp in enumerate(wanted, 1):
-        if not image.has(tp):
-            missing.add(tp)
+        if tp.topic in denied:
+            codes[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not image.has(tp):
+            codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not number % _PARTITIONS_PER_STEP:
             yield
-    if not missing:
+    if not codes:
         return None
-    unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return _results(_topics_of(wanted), lambda tp: unknown if tp in missing else rest)
+    return _results(_topics_of(wanted), lambda tp: codes.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED))
 
 
 def _join(
