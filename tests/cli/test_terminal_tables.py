@@ -427,6 +427,8 @@ def test_a_latency_is_from_the_send_to_the_record(monkeypatch: pytest.MonkeyPatc
     assert consumer.poll.call_args_list == [call(30.0)] * 2
     places = [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert consumer.assign.call_args == consumer.seek_to_end.call_args == call(places)
+    assert consumer.position.call_args_list == [call(place) for place in places], "the end is known before the first"
+    assert producer.send.return_value.result.call_count == 2, "a record that was refused does not come back"
     assert bar.update.call_args_list == [call(0, completed=0, count=0, rate="5.00 ms")]
     assert latencies is not None
     consumer.poll.return_value = []

@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 class _Hurried(asyncio.SelectorEventLoop):
-    """Its time jumps to the next timer instead of waiting for it."""
+    """Its time stands still while there is work, and then jumps to the next timer."""
 
-    _ahead = 0.0
+    _now = 1_000.0
 
     def time(self) -> float:
-        return super().time() + self._ahead
+        return self._now
 
     def _run_once(self) -> None:
         due = [each.when() for each in self._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
         if due and not self._ready:  # type: ignore[attr-defined]
-            self._ahead += max(0.0, min(due) - self.time())
+            self._now = max(self._now, min(due))
         super()._run_once()  # type: ignore[misc]
 
 
@@ -29,7 +29,7 @@ class _Clock(clock.MachineClock):
         self._loop = loop
 
     def monotonic_ms(self) -> int:
-        return int(1_000 * self._loop.time())
+        return round(1_000 * self._loop.time())
 
 
 def hurried(main: Coroutine[Any, Any, T]) -> T:
