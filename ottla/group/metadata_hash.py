@@ -17,7 +17,9 @@ _MAGIC = b"\0"
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
     """The hash of the topics that exist; 0 if none does."""
-    hashes = [topic_hash(name, topics) for name in sorted(set(names), key=_java_order) if topics.topic_id(name)]
+    # A client may name very many topics, of which few exist.
+    existing = {name for name in names if topics.topic_id(name)}
+    hashes = [topic_hash(name, topics) for name in sorted(existing, key=_java_order)]
     return _xxh3(b"".join(map(_LONG.pack, hashes))) if hashes else 0
 
 

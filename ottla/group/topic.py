@@ -27,6 +27,14 @@ class TopicView(Protocol):
         """The racks with a replica of the partition; brokers without a rack are left out."""
 
 
+def merged(partitions: Iterable[tuple[Uuid, Iterable[int]]]) -> dict[Uuid, frozenset[int]]:
+    """The partitions of each topic. A client may name a topic in very many entries."""
+    topics: dict[Uuid, set[int]] = {}
+    for topic_id, indexes in partitions:
+        topics.setdefault(topic_id, set()).update(indexes)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
+
+
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
     """The ids of the topics that exist."""
     ids = (topics.topic_id(name) for name in names)

@@ -1,7 +1,8 @@
 """Encode and decode: each (class, version) is compiled to a function and cached.
 
 A decoder is compiled on first use, and so is an `encoder`. `encode` compiles on the third call: a starting node encodes
-most records of its metadata log once or twice, and compiling takes twenty times as long.
+most records of its metadata log once or twice, and compiling takes twenty times as long. An encoder for a
+long message is compiled at once.
 
 Rules:
 - `decode` returns a message or raises `Malformed`, whatever the bytes are.
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ottla.kernel.ports import Buffer
 from ottla.wire.reader import decoder_source, has_records
 from ottla.wire.schema import SchemaSource, schema
 from ottla.wire.type import Malformed, UnsupportedVersion
-from ottla.wire.writer import encode_uncompiled, encoder_source
+from ottla.wire.writer import ManyElements, encode_uncompiled, encoder_source
 
 __all__ = ["FEW", "Deferred", "decode", "decoder", "deferred", "encode", "encoder", "step_decoder", "step_encoder"]
 
@@ -56,7 +58,8 @@ def encode(message: Any, version: int) -> bytes:
         _check(cls, version)
         calls = _calls[cls, version] = _calls.get((cls, version), 0) + 1
         if calls < _COMPILED_AT and not has_records(cls):
-            return encode_uncompiled(message, version)
+            with suppress(ManyElements):
+                return encode_uncompiled(message, version)
         write = encoder(cls, version)
     parts = write(message)
     if len(parts) == 1:

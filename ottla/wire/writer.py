@@ -22,6 +22,8 @@ from ottla.wire.type import FIXED, UnsupportedVersion
 
 #: Bytes shorter than this are cheaper to copy than to send as a separate part.
 _OWN_PART_BYTES_MIN = 8192
+#: Compiling an encoder takes about as long as encoding some hundred elements without one.
+_UNCOMPILED_ELEMENTS_MAX = 500
 _BYTES = frozenset({bytes, memoryview, bytearray})
 _SMALL = tuple(bytes([value]) for value in range(128))
 
@@ -285,8 +287,12 @@ def differs(source: SchemaSource, field: WireField, value: str) -> str:
 # ---- without generated code
 
 
+class ManyElements(Exception):
+    """The message has an array that takes the uncompiled encoder longer than it takes to compile one."""
+
+
 def encode_uncompiled(message: Any, version: int) -> bytes:
-    """Encode a message without records; raise what the generated encoder raises."""
+    """Encode a message without records; raise what the generated encoder raises, or ManyElements."""
     out: list[bytes] = []
     cls = type(message)
     _Uncompiled(cls.__name__, version, version in schema(cls).flexible).struct(out.append, cls, message)
@@ -356,6 +362,8 @@ class _Uncompiled:
             code = FIXED[field.type][0]
             add(b"".join(values) if field.type == "Uuid" else pack(f">{len(values)}{code}", *values))
             return
+        if len(values) > _UNCOMPILED_ELEMENTS_MAX:
+            raise ManyElements
         for value in values:
             if field.struct is not None:
                 self.struct(add, field.struct, value)

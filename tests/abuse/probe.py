@@ -21,7 +21,8 @@ from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.batch import CHECKED, assemble, build
 from ottla.wire.codec import Codec, compress
-from tests.abuse.served import Beside, Served, drain, frame, produced, send
+from tests.abuse.served import Beside, Served, drain, drain_frame, frame, produced, send
+from tests.abuse.wide import WIDE
 from tests.broker.test_transaction import begun
 
 _NOW = 1_700_000_000_000
@@ -236,6 +237,7 @@ PREPARE: dict[Probe, Callable[[], object]] = {
     wide_sessions: _wide_session,
     tiny_records: _tiny_records,
     bombs: _bombs,
+    **WIDE,
 }
 
 
@@ -336,23 +338,6 @@ def _client_hello() -> bytes:
     return outgoing.read()
 
 
-def drain_frame(sock: socket.socket) -> None:
-    """Read one whole answer, or until the node closes."""
-    sock.settimeout(120)
-    data = b""
-    while len(data) < 4:
-        piece = sock.recv(4 - len(data))
-        if not piece:
-            return
-        data += piece
-    left = int.from_bytes(data, "big")
-    while left:
-        piece = sock.recv(min(left, 1 << 20))
-        if not piece:
-            return
-        left -= len(piece)
-
-
 #: Those that end in a second or two are in `make test`.
 QUICK: tuple[Probe, ...] = (
     *(claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, subscribed_patterns, tiny_records, fifty_floods),
@@ -361,6 +346,7 @@ SLOW: tuple[Probe, ...] = (
     *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
     *(long_names, idle_connections, refused_requests, slow_writers, reconnect_storm),
     *(guessed_passwords, renegotiations),
+    *WIDE,
 )
 #: These need a node with SASL_PLAINTEXT and SSL.
 SECURED: frozenset[Probe] = frozenset({guessed_passwords, renegotiations})

@@ -244,3 +244,20 @@ def drain(sock: socket.socket, seconds: float) -> int:
                 break
             count += len(piece)
     return count
+
+
+def drain_frame(sock: socket.socket) -> None:
+    """Read one whole answer, or until the node closes."""
+    sock.settimeout(120)
+    data = b""
+    while len(data) < 4:
+        piece = sock.recv(4 - len(data))
+        if not piece:
+            return
+        data += piece
+    left = int.from_bytes(data, "big")
+    while left:
+        piece = sock.recv(min(left, 1 << 20))
+        if not piece:
+            return
+        left -= len(piece)

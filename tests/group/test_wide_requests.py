@@ -15,16 +15,22 @@ from ottla.wire.api import API, ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
 from ottla.wire.api import delete_records as deletion
 from ottla.wire.api import describe_share_group_offsets as offsets
+from ottla.wire.api import offset_fetch as fetched
 from ottla.wire.api import offset_for_leader_epoch as epochs
 from ottla.wire.api import share_acknowledge as ack
 from ottla.wire.api import share_fetch as fetch
 from ottla.wire.api import write_txn_markers as markers
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.compile import decode
 from ottla.wire.header import ResponseHeader, response_header_version
 from tests.abuse.served import frame
@@ -314,3 +320,61 @@ def test_a_marker_is_written_once_to_a_partition_that_is_named_twice(machine: Ma
     answer = _Client(machine).ask(_markers(0, 0, 0), 1)
     assert _codes(answer.markers[0].topics[0].partitions) == [(0, 0)]
     assert partition.log.end_offset == 1
+
+
+def _beat(share: bool, names: list[str]) -> Any:
+    if share:
+        return ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=names)
+    return ConsumerGroupHeartbeatRequest(
+        group_id="group-0",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=names,
+        topic_partitions=[],
+    )
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_name_that_a_long_heartbeat_repeats_counts_once(machine: Machine, share: bool) -> None:
+    client = _Client(machine)
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    names = [f"topic-{number:060d}" for number in range(600)]
+    answer = client.ask(_beat(share, names * 30), 1)
+    assert answer.error_code == 0, "600 names have 40 KB, and each of them 30 times has more than a batch may have"
+    if share:
+        described: Any = client.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1)
+    else:
+        described = client.ask(ConsumerGroupDescribeRequest(group_ids=["group-0"]), 1)
+    assert described.groups[0].members[0].subscribed_topic_names == names
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_more_names_than_a_record_has_room_for_are_refused(machine: Machine, share: bool) -> None:
+    client = _Client(machine)
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    answer = client.ask(_beat(share, [f"topic-{number:0100d}" for number in range(10_500)]), 1)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.ask(_beat(share, ["here"]), 1).error_code == 0, "the group goes on"
+
+
+def test_an_offset_commit_that_is_larger_than_a_batch_is_refused_whole_and_one_as_large_is_written(
+    machine: Machine,
+) -> None:
+    client = _Client(machine)
+
+    def committed(count: int) -> tuple[set[int], int]:
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=0, committed_offset=number, committed_metadata="x" * 1000)
+            for number in range(count)
+        ]
+        topics = [OffsetCommitRequestTopic(name="here", partitions=partitions)]
+        (topic,) = client.ask(OffsetCommitRequest(group_id="group-0", topics=topics), 8).topics
+        assert len(topic.partitions) == count
+        asked = fetched.OffsetFetchRequestTopics(name="here", partition_indexes=[0])
+        group = fetched.OffsetFetchRequestGroup(group_id="group-0", topics=[asked])
+        (found,) = client.ask(fetched.OffsetFetchRequest(groups=[group]), 8).groups[0].topics[0].partitions
+        return {each.error_code for each in topic.partitions}, found.committed_offset
+
+    assert committed(900) == ({0}, 899)
+    assert committed(1100) == ({ErrorCode.UNKNOWN_SERVER_ERROR}, 899)

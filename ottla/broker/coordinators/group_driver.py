@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
+from ottla.coordinator.contract import append_error
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
@@ -30,6 +31,7 @@ from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.batch import Batch
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.group")
 _HEARTBEATS = (ConsumerGroupHeartbeatRequest, StreamsGroupHeartbeatRequest)
+#: About a millisecond.
+_NAMES_PER_STEP = 5000
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
 
@@ -147,15 +151,40 @@ class GroupDriver(Driver[GroupCoordinator]):
         self, request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int
     ) -> Generator[None, None, CommitPlan]:
         """Work out a long commit in steps; the plan goes with the request to the coordinator."""
-        shard, settings = self.machine.shard, self.partition.log.settings
-        # A codec of the topic may make any batch small enough.
-        bytes_max = None if settings.codec is not None else min(settings.max_message_bytes, settings.segment_bytes)
+        shard, bytes_max = self.machine.shard, self._batch_bytes_max()
         now_ms, metadata_max = self.runtime.clock.now_ms(), shard.settings.offset_metadata_max_bytes
         plan = yield from planned(request, version, shard.topics, now_ms, metadata_max, bytes_max)
         if plan.too_large:
-            message = f"the offsets of one commit have more than {bytes_max} bytes"
-            self.refusals.refused(request, KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message))
+            self._too_large(request, f"the offsets of one commit have more than {bytes_max} bytes")
         return plan
+
+    def name_once(
+        self, request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
+    ) -> Generator[None, None, None]:
+        """Leave each subscribed name of a long heartbeat in it once; refuse names for which no record has room."""
+        names: dict[str, None] = {}
+        size = 0
+        for number, name in enumerate(request.subscribed_topic_names or (), 1):
+            if name not in names:
+                names[name] = None
+                size += len(name)
+            if not number % _NAMES_PER_STEP:
+                yield
+        bytes_max = self._batch_bytes_max()
+        if bytes_max is not None and size > bytes_max:
+            raise self._too_large(request, f"the subscribed names of one member have more than {bytes_max} bytes")
+        if request.subscribed_topic_names is not None:
+            request.subscribed_topic_names = [*names]
+
+    def _batch_bytes_max(self) -> int | None:
+        """The most bytes of a batch; None if a codec of the topic may make any batch small enough."""
+        settings = self.partition.log.settings
+        return None if settings.codec is not None else min(settings.max_message_bytes, settings.segment_bytes)
+
+    def _too_large(self, request: Any, message: str) -> KafkaError:
+        """Log that these records are not even made, and return the client's error."""
+        self.refusals.refused(request, KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message))
+        return KafkaError(append_error(ErrorCode.MESSAGE_TOO_LARGE), message)
 
     def release_held(self, ticket: int) -> None:
         """Answer a delayed request now, because the client has already sent its next one."""

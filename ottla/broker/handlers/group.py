@@ -35,6 +35,7 @@ from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from ottla.wire.compile import deferred
 
@@ -146,24 +147,35 @@ def _plan_and_ask(call: Call, request: OffsetCommitRequest) -> Generator[None, N
 def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest) -> Reply:
     """Pass the heartbeat to its group's coordinator (KIP-848)."""
     check_enabled(call.node, CONSUMER)
-    if request.subscribed_topic_regex:
+    if request.subscribed_topic_regex or call.is_long:
         return in_turns(call.connection, _select_and_ask(call, request))
     return ask_coordinator(call, request)
 
 
 def _select_and_ask(call: Call, request: ConsumerGroupHeartbeatRequest) -> Generator[None, None, Later]:
     """Select the topics of the member's expression in steps, and then ask its coordinator, which may have moved."""
-    regex = request.subscribed_topic_regex
-    assert regex
+    regex, selected = request.subscribed_topic_regex, None
     driver = call.node.groups.driver_of(request.group_id)
-    selected = yield from select(regex, driver.machine.shard.topics)
+    if call.is_long:
+        yield from driver.name_once(request)
+    if regex:
+        selected = yield from select(regex, driver.machine.shard.topics)
     return _ask(call, call.node.groups.driver_of(request.group_id), request, selected=selected)
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, error_response=failure)
-def share_group_heartbeat(call: Call, request: Any) -> Later:
+def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest) -> Reply:
     """Pass the heartbeat to its coordinator, which may delay the answer until the next request (decision 0130)."""
     check_enabled(call.node, SHARE)
+    return in_turns(call.connection, _name_and_ask(call, request)) if call.is_long else _ask_held(call, request)
+
+
+def _name_and_ask(call: Call, request: ShareGroupHeartbeatRequest) -> Generator[None, None, Later]:
+    yield from call.node.groups.driver_of(request.group_id).name_once(request)
+    return _ask_held(call, request)
+
+
+def _ask_held(call: Call, request: ShareGroupHeartbeatRequest) -> Later:
     driver = call.node.groups.driver_of(request.group_id)
     later = Later()
     ticket = _put(call, driver, request, later)

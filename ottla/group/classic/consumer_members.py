@@ -20,8 +20,9 @@ from ottla.group.state.classic import CONSUMER_PROTOCOL, Protocols
 from ottla.group.state.consumer import ClassicMetadata, ConsumerGroup, ConsumerMember, MemberState
 from ottla.group.state.shard import CommandContext
 from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topic import merged
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import Uuid, uuid_text
+from ottla.kernel.ids import uuid_text
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.leave_group import MemberIdentity
@@ -73,12 +74,8 @@ def join_consumer_group(context: CommandContext, call: Called, group: ConsumerGr
 
 
 def _owned(context: CommandContext, subscription: ConsumerProtocolSubscription) -> Claimed:
-    owned: dict[Uuid, frozenset[int]] = {}
-    for topic in subscription.owned_partitions:
-        topic_id = context.shard.topics.topic_id(topic.topic)
-        if topic_id is not None:
-            owned[topic_id] = owned.get(topic_id, frozenset()) | frozenset(topic.partitions)
-    return owned
+    topics = ((context.shard.topics.topic_id(each.topic), each.partitions) for each in subscription.owned_partitions)
+    return merged((topic_id, indexes) for topic_id, indexes in topics if topic_id is not None)
 
 
 def _join(

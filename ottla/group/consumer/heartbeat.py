@@ -32,8 +32,9 @@ from ottla.group.state.consumer import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Consumer
 from ottla.group.state.shard import CommandContext
 from ottla.group.state.share import ShareGroup
 from ottla.group.state.streams import StreamsGroup
+from ottla.group.topic import merged
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import Uuid, uuid_text
+from ottla.kernel.ids import uuid_text
 from ottla.wire.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -163,10 +164,7 @@ def _group_for(context: CommandContext, request: ConsumerGroupHeartbeatRequest, 
 def _claimed(request: ConsumerGroupHeartbeatRequest) -> Claimed:
     if request.topic_partitions is None:
         return None
-    claimed: dict[Uuid, frozenset[int]] = {}
-    for topic in request.topic_partitions:
-        claimed[topic.topic_id] = claimed.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
-    return claimed
+    return merged((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
 
 
 def _member_for(

@@ -11,7 +11,8 @@ KIPs: 211 (expiration), 345 (static members), 447 (fencing in transactions), 516
 (streams groups), 1251 (assignment epochs).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from ottla.coordinator.contract import Called, append_error
 from ottla.group.offsets.plan import CommitPlan, planned
@@ -33,6 +34,7 @@ from ottla.wire.api.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.compile import deferred
 
 #: From this version on members of consumer groups may commit, and a missing group is GROUP_ID_NOT_FOUND.
 _MEMBER_EPOCHS_FROM = 9
@@ -242,17 +244,20 @@ def delete_offsets(context: CommandContext, call: Called) -> None:
     subscribes = group.subscription()
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        count = context.shard.topics.partition_count(topic.name)
-        results = []
-        for index in dict.fromkeys(partition.partition_index for partition in topic.partitions):
-            error = ErrorCode.NONE
-            if not 0 <= index < count:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif subscribes(topic.name):
-                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            present = offsets.get(group_id, topic.name, index) is not None
-            if error is ErrorCode.NONE and (present or offsets.has_pending(group_id, topic.name, index)):
-                context.append(offset_tombstone(group_id, topic.name, index))
-            results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-        response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
+        name, count = topic.name, context.shard.topics.partition_count(topic.name)
+        indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribes(name) else ErrorCode.NONE
+        if code is ErrorCode.NONE:
+            stored = offsets.of_group(group_id).get(name, {})
+            for index in indexes:
+                if 0 <= index < count and (index in stored or offsets.has_pending(group_id, name, index)):
+                    context.append(offset_tombstone(group_id, name, index))
+        results = deferred(len(indexes), partial(_deletions, indexes, count, code))
+        response.topics.append(OffsetDeleteResponseTopic(name=name, partitions=results))
     context.answer(call.ticket, response)
+
+
+def _deletions(indexes: Iterable[int], count: int, code: ErrorCode) -> Iterator[OffsetDeleteResponsePartition]:
+    for index in indexes:
+        error = code if 0 <= index < count else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield OffsetDeleteResponsePartition(partition_index=index, error_code=error)
