@@ -261,3 +261,24 @@ def test_an_api_without_a_guard_is_for_nobody(monkeypatch: pytest.MonkeyPatch) -
         scene.ask()
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert not scene.passed
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "field", "question"),
+    [
+        (ApiKey.PRODUCE, 13, "topic_data", "WRITE"),
+        (ApiKey.OFFSET_COMMIT, 10, "topics", "READ"),
+    ],
+)
+def test_an_unknown_id_of_a_topic_is_for_the_handler_to_refuse(
+    key: ApiKey, version: int, field: str, question: str
+) -> None:
+    scene = Scene(key, version, f"{question} TOPIC hidden", f"{question} TOPIC ")
+    if key is ApiKey.PRODUCE:
+        scene.request.transactional_id = None
+    first, second = getattr(scene.request, field)
+    first.topic_id, second.topic_id, first.name, second.name = Uuid(b"3" * 16), Uuid(b"2" * 16), "", ""
+    scene.ask()
+    (passed,) = scene.passed
+    assert getattr(passed, field) == [first]
+    assert [each for each in scene.authorizer.questions if "TOPIC" in each] == [f"{question} TOPIC hidden"]
