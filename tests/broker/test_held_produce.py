@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker.call.reply import Later
 from ottla.broker.coordinators.held_produce import Verified, hold
 from ottla.broker.handlers.produce import produce
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -14,7 +16,8 @@ from ottla.kernel.ids import TopicPartition
 from ottla.net.inbound import PeerError
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
-from tests.broker.table_node import called
+from ottla.wire.codec import Codec
+from tests.broker.table_node import called, done
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 _DEFAULTS = {
@@ -227,3 +230,192 @@ def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
     (topic,) = answer.responses
     assert [each.error_code for each in topic.partition_responses] == [told, told]
     assert not partition.append.called
+
+
+# ---- what is asked, and when the request is handled
+
+
+def test_only_transactional_batches_of_partitions_here_are_asked_about() -> None:
+    scene, passed = _Scene(), list[Verified]()
+    (topic,) = scene.request.topic_data
+    plain = build([(1, b"k", b"v", [])])
+    topic.partition_data += [
+        PartitionProduceData(index=index, records=each)
+        for index, each in (
+            (2, None),
+            (3, plain),
+            (4, topic.partition_data[0].records),
+            (5, topic.partition_data[0].records),
+        )
+    ]
+
+    def partition_of(call: Any, topic: Any, index: int) -> Any:
+        if index == 4:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SimpleNamespace(tp=TopicPartition(topic.name, index))
+
+    hold(scene.call, scene.request, partition_of, lambda verified: passed.append(dict(verified)))
+    asked = {(each.producer_id, each.partitions) for each in scene.questions}
+    assert asked == {(7, (TopicPartition("t", 0), TopicPartition("t", 5))), (8, (TopicPartition("t", 1),))}
+    assert {(each.transactional_id, each.producer_epoch, each.adds) for each in scene.questions} == {("x", 0, False)}
+    for question in scene.questions:
+        question.done(dict.fromkeys(question.partitions, ErrorCode.NONE))
+    assert [sorted(each) for each in passed] == [[TopicPartition("t", index) for index in (0, 1, 5)]]
+
+
+def test_a_request_with_nothing_to_ask_is_handled_at_once() -> None:
+    scene = _Scene()
+    # The transaction is open in both partitions.
+    scene.call.node.transactions.prepare = lambda *_, **__: None
+    records = [each.records for each in scene.request.topic_data[0].partition_data]
+    assert scene.hold(lambda verified: ("handled", verified)) == ("handled", {})
+    assert (scene.questions, scene.told) == ([], [])
+    assert [each.records for each in scene.request.topic_data[0].partition_data] == records
+
+
+@pytest.mark.parametrize(("version", "adds"), [(11, False), (12, True)])
+def test_new_producers_have_their_partitions_added_and_older_ones_looked_up(version: int, adds: bool) -> None:
+    scene, prepared = _Scene(), list[Any]()
+    scene.call.version = version
+    scene.call.node.transactions.prepare = lambda partition, *producer, **how: prepared.append((producer, how)) or 1
+    scene.hold(lambda verified: None)
+    assert prepared == [((producer, 0), {"sequence": 0, "implicit": adds}) for producer in (7, 8)]
+    assert [each.adds for each in scene.questions] == [adds, adds]
+
+
+def test_a_held_request_keeps_its_records_when_the_buffer_holds_others() -> None:
+    scene = _Scene()
+    parts = scene.request.topic_data[0].partition_data
+    buffers = [bytearray(each.records or b"") for each in parts]
+    for each, buffer in zip(parts, buffers, strict=True):
+        each.records = memoryview(buffer)
+    parts.append(PartitionProduceData(index=2, records=None))
+    before = [bytes(each) for each in buffers]
+    scene.hold(lambda verified: None)
+    for buffer in buffers:
+        buffer[:] = bytes(len(buffer))
+    assert [bytes(each.records) for each in parts if each.records is not None] == before
+    assert parts[2].records is None
+
+
+def _answer(scene: _Scene) -> None:
+    for question in scene.questions:
+        question.done(dict.fromkeys(question.partitions, ErrorCode.NONE))
+
+
+def test_a_request_whose_client_left_meanwhile_is_not_handled() -> None:
+    scene, passed = _Scene(), list[Verified]()
+    later = scene.hold(passed.append)
+    scene.call.connection.closed = True
+    _answer(scene)
+    assert (passed, later.resolved, scene.told) == ([], False, ["pause"])
+
+
+def test_a_held_request_without_acks_that_fails_costs_its_connection() -> None:
+    scene = _Scene()
+    scene.call.connection.close = scene.told.append
+
+    def go_on(verified: Verified) -> Any:
+        raise PeerError("it failed")
+
+    later = scene.hold(go_on)
+    _answer(scene)
+    assert (later.resolved, scene.told) == (False, ["pause", "it failed"])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_held_request_may_be_answered_later(at_once: bool) -> None:
+    scene, inner = _Scene(), Later()
+    if at_once:
+        inner.resolve("answer")
+    later = scene.hold(lambda verified: inner)
+    _answer(scene)
+    assert scene.told == ["pause", "resume"], "the next request need not wait for the answer"
+    if not at_once:
+        assert not later.resolved
+        inner.resolve("answer")
+    assert later.value == "answer"
+
+
+# ---- the handler of a cluster of several brokers
+
+
+@pytest.mark.parametrize("count", [2, 300], ids=["at once", "in steps"])
+def test_a_transaction_s_batch_is_written_with_its_coordinator_s_answer(count: int) -> None:
+    scene = _Scene()
+    parts = scene.request.topic_data[0].partition_data
+    parts += [PartitionProduceData(index=2 + number, records=None) for number in range(count - 2)]
+    scene.request.acks = 1
+    call = called(12)
+    call.is_long = False
+    transactions = call.node.transactions
+    transactions.is_shared = True
+    transactions.prepare = lambda partition, *producer, **_: f"token {partition.tp.partition}"
+    transactions.verification.ask = scene.questions.append
+    partitions = {index: Mock(machine=None, tp=TopicPartition("t", index)) for index in range(count)}
+    for partition in partitions.values():
+        partition.append.return_value = Mock(base_offset=5, duplicate=False, log_append_time_ms=-1)
+        partition.log = Mock(start_offset=0, wants_flush=False)
+    call.node.leader_of = lambda name, index: partitions[index]
+    reply: Any = produce(call, scene.request)
+    assert not reply.resolved
+    while call.turns:
+        call.turns.pop(0)()
+    assert len(scene.questions) == 2
+    assert not any(partition.append.called for partition in partitions.values())
+    first, second = scene.questions
+    first.done({TopicPartition("t", 0): ErrorCode.NONE})
+    second.done({TopicPartition("t", 1): ErrorCode.INVALID_PRODUCER_EPOCH})
+    (topic,) = done(reply, call).responses
+    assert [each.error_code for each in topic.partition_responses] == [ErrorCode.NONE] * 2 + [
+        ErrorCode.INVALID_RECORD
+    ] * (count - 2)
+    assert [(given.args, given.kwargs) for given in transactions.pass_verified.call_args_list] == [
+        ((partitions[0], 7, 0, ("token 0", ErrorCode.NONE)), {"implicit": True}),
+        ((partitions[1], 8, 0, ("token 1", ErrorCode.INVALID_PRODUCER_EPOCH)), {"implicit": True}),
+    ]
+    assert not transactions.guard.called
+
+
+def test_a_batch_that_was_not_asked_about_is_written_without_an_answer() -> None:
+    """Its transaction was open in the partition when the request came."""
+    scene = _Scene()
+    scene.request.acks = 1
+    call = called(11)
+    call.is_long = False
+    call.node.transactions.is_shared = True
+    call.node.transactions.prepare = lambda *_, **__: None
+    call.node.transactions.pass_verified.side_effect = KafkaError(ErrorCode.INVALID_TXN_STATE)
+    call.node.leader_of.return_value.machine = None
+    (topic,) = done(produce(call, scene.request), call).responses
+    assert [each.error_code for each in topic.partition_responses] == [ErrorCode.INVALID_TXN_STATE] * 2
+    assert [given.args[3] for given in call.node.transactions.pass_verified.call_args_list] == [None, None]
+
+
+@pytest.mark.parametrize(("version", "refused"), [(6, True), (7, False)])
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
+def test_zstd_is_for_versions_that_know_it(version: int, refused: bool, codec: Codec) -> None:
+    request = ProduceRequest(
+        acks=1,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[
+                    PartitionProduceData(index=index, records=build([(1, b"k", b"v" * 99, [])], codec=each))
+                    for index, each in enumerate((codec, Codec.NONE))
+                ],
+            )
+        ],
+    )
+    call = called(version)
+    call.is_long = False
+    partition = call.node.leader_of.return_value
+    partition.machine, partition.log.wants_flush = None, False
+    partition.append.return_value = Mock(duplicate=False)
+    (topic,) = done(produce(call, request), call).responses
+    is_refused = refused and codec is Codec.ZSTD
+    assert [each.error_code for each in topic.partition_responses] == [
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE,
+        ErrorCode.NONE,
+    ]
+    assert partition.append.call_count == (1 if is_refused else 2)
