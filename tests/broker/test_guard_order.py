@@ -188,6 +188,17 @@ def test_no_client_writes_into_an_internal_topic_in_a_transaction(name: str, gua
     } == {"there": [ErrorCode.OPERATION_NOT_ATTEMPTED] * 2, name: [_DENIED] * 2}
 
 
+def test_records_of_a_transaction_without_an_id_are_for_the_handler_to_refuse() -> None:
+    scene = Scene(ApiKey.PRODUCE, 12)
+    scene.request.transactional_id = None
+    batch = bytearray(61)
+    batch[22] = 0x10
+    scene.request.topic_data[0].partition_data[0].records = bytes(batch)
+    scene.ask()
+    assert scene.passed == [scene.request]
+    assert not [each for each in scene.authorizer.questions if "TRANSACTIONAL_ID" in each]
+
+
 # ---- what is said of a group whose topics are hidden
 
 

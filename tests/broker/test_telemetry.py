@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla
+from ottla.broker.limits import telemetry
 from ottla.broker.limits.telemetry import Client, ClientMetrics, Instance, Telemetry
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
@@ -140,6 +141,72 @@ def test_what_is_too_large_or_no_stream_of_its_codec_is_refused(scene: Scene) ->
     scene.now_ms += 100
     assert scene.push(b"xyz", codec=5) == "UNSUPPORTED_COMPRESSION_TYPE"
     assert not scene.received
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("client_instance_id", uuid_text(ID)),
+        ("client_id", "billing"),
+        ("client_software_name", "apache-kafka-java"),
+        ("client_software_version", "4.3.1"),
+        ("client_source_address", "127.0.0.1"),
+        ("client_source_port", "5"),
+    ],
+)
+def test_a_client_is_matched_by_whole_texts_of_each_kind(scene: Scene, name: str, text: str) -> None:
+    scene.subscribe("right", metrics="right", match=f"{name}={text}")
+    scene.subscribe("wrong", metrics="wrong", match=f"{name}={text[:-1]}")
+    scene.subscribe("one of two", metrics="neither", match=f"{name}={text},client_id=other")
+    assert scene.ask().metrics == ("right",)
+
+
+def test_an_error_lets_a_client_ask_again_once(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="1000")
+
+    def asks() -> str:
+        try:
+            return str(scene.ask().error.name)
+        except KafkaError as error:
+            return error.code.name
+
+    for error, again in (
+        ("UNKNOWN_SUBSCRIPTION_ID", True),
+        ("UNSUPPORTED_COMPRESSION_TYPE", True),
+        ("TELEMETRY_TOO_LARGE", False),
+        ("NONE", False),
+    ):
+        scene.now_ms += 1000
+        assert asks() == "NONE"
+        pushed = {
+            "UNKNOWN_SUBSCRIPTION_ID": {"subscription": 1},
+            "UNSUPPORTED_COMPRESSION_TYPE": {"codec": 5},
+        }.get(error, {})
+        assert scene.push(b"x" * (1001 if error == "TELEMETRY_TOO_LARGE" else 1), **pushed) == error
+        assert asks() == ("NONE" if again else "THROTTLING_QUOTA_EXCEEDED")
+        assert asks() == "THROTTLING_QUOTA_EXCEEDED"
+    # A push that succeeds takes back the leave to ask.
+    scene.now_ms += 1000
+    assert scene.push(b"1", subscription=1) == "UNKNOWN_SUBSCRIPTION_ID"
+    scene.now_ms += 1000
+    assert scene.push(b"1") == "NONE"
+    assert asks() == "THROTTLING_QUOTA_EXCEEDED"
+
+
+def test_a_client_whose_instance_made_room_for_others_has_one_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "_INSTANCES_MAX", 2)
+    others = [(object(), Uuid(bytes([number]) * 16)) for number in (7, 8)]
+    first = scene.ask()
+    for connection, instance_id in others:
+        scene.telemetry.ask(connection, ME, instance_id, scene.now_ms)
+    assert scene.ask() is not first
+    # It counts from now on, like any other.
+    with pytest.raises(KafkaError) as raised:
+        scene.ask()
+    assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert len(scene.telemetry._instances) == 2
 
 
 def test_a_closed_connection_takes_its_instance_with_it(scene: Scene) -> None:

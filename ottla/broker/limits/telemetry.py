@@ -242,10 +242,10 @@ class Telemetry:
     def _instance(self, connection: object, client: Client, instance_id: Uuid) -> Instance:
         instance = self._instances.get(instance_id)
         if instance is None:
-            instance = self._instances[instance_id] = Instance(instance_id, client)
-            instance.subscribe(self._subscriptions)
             # A connection has one instance: a client that invents ids would fill the memory.
             self.forget(connection)
+            instance = self._instances[instance_id] = Instance(instance_id, client)
+            instance.subscribe(self._subscriptions)
             self._by_connection[connection] = instance_id
             if len(self._instances) > _INSTANCES_MAX:
                 del self._instances[next(iter(self._instances))]
