@@ -99,8 +99,7 @@ class NodeSecurity:
     def start_logins(self, *, needed: bool) -> None:
         """Prepare to sign in at other nodes. OttlaError if impossible; without `needed` only the first login fails."""
         for login in self._logins.values():
-            if needed or not login.problem:
-                login.start()
+            login.start(needed=needed)
 
     def _client_context(self, listener: str) -> ssl.SSLContext:
         return self._tls[listener].client

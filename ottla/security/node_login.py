@@ -55,6 +55,7 @@ class NodeLogin:
         self._token_request: TokenRequest | None = None
         self._token_watch: TokenWatch | None = None
         self._extensions: Mapping[str, str] = {}
+        self._is_started = False
         self._kerberos: Initiator | None = None
         #: The service name and JAAS line from which `_kerberos` was created.
         self._kerberos_from: tuple[str | None, str | None] | None = None
@@ -85,6 +86,8 @@ class NodeLogin:
                 "give one of them"
             )
         if mechanism == _BEARER:
+            if self._is_started and self._token_watch is None:
+                raise OttlaError(f"{name}={mechanism}: this node has no token yet; the change needs a restart")
             return self._read_bearer(listener)
         if mechanism == _KERBEROS:
             return self._read_kerberos(settings, listener)
@@ -131,8 +134,6 @@ class NodeLogin:
 
         of = partial(settings.for_mechanism, listener, _KERBEROS)
         found = of(ServerSettings.sasl_kerberos_service_name.name), of(ServerSettings.sasl_jaas_config.name)
-        if found == self._kerberos_from:
-            return
         service, text = found
         line = _line(listener, _KERBEROS)
         if text is None:
@@ -146,14 +147,18 @@ class NodeLogin:
                 f"{line} has a key that only lets others in (isInitiator=false, or principal=*), and this node signs "
                 f"in at the listener {listener} of others: name its principal, and leave isInitiator out"
             )
-        self._kerberos = Initiator(service, text, where=line)
-        self._kerberos_from = found
+        if found != self._kerberos_from:
+            self._kerberos = Initiator(service, text, where=line)
+            self._kerberos_from = found
         self.mechanism, self.user = _KERBEROS, options.get("principal", "")
 
-    def start(self) -> None:
-        """Get the first token if one is needed; may wait for the provider. OttlaError if this node cannot sign in."""
+    def start(self, *, needed: bool = True) -> None:
+        """Get the first token; may wait for the provider. OttlaError if a login is `needed` and cannot be."""
+        self._is_started = True
         if self.problem:
-            raise OttlaError(self.problem)
+            if needed:
+                raise OttlaError(self.problem)
+            return
         if self._token_request is None or self._token_watch is not None:
             return
         from ottla.security.token_watch import Renewal, TokenWatch

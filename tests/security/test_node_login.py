@@ -109,3 +109,150 @@ def test_settings_that_give_a_node_no_token_are_told(more: dict[str, str | None]
     assert re.search(words, problem)
     assert "\n" not in problem
     assert SECRETS["node"] not in problem
+
+
+# ---- passwords, tickets, and changes while the node runs
+
+_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+_BY = "listener.name.nodes"
+
+
+def _jaas(mechanism: str, options: str) -> dict[str, str]:
+    line = f"com.sun.security.auth.module.Krb5LoginModule required {options};"
+    return {f"{_BY}.{mechanism.lower()}.sasl.jaas.config": line}
+
+
+def by(mechanism: str, *lines: dict[str, str], **more: str | None) -> dict[str, str]:
+    """The settings of a node whose brokers meet by this mechanism, with these JAAS lines."""
+    settings = bearer("https://a/b", **{_LINE: None, _HANDLER: None, _URL: None, f"{_ALLOWED}.urls": None})
+    for line in lines:
+        settings |= line
+    return settings | {_MECHANISM: mechanism} | {name: value for name, value in more.items() if value is not None}
+
+
+_ANN, _BOB = 'username="ann" password="secret-a"', 'username="bob" password="secret-b"'
+_KEYTAB = 'useKeyTab=true keyTab="/k" principal="kafka/h@HOME"'
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_node_signs_in_by_the_name_and_password_of_the_line_of_its_mechanism(mechanism: str) -> None:
+    lines = [_jaas(each, _ANN if each == mechanism else _BOB) for each in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")]
+    made = login(by(mechanism, *lines))
+    made.start()
+    assert (made.mechanism, made.user, made.waits, made.problem) == (mechanism, "ann", False, "")
+    first = next(made.exchange("h", "nonce"))
+    assert first == (b"\0ann\0secret-a" if mechanism == "PLAIN" else b"n,,n=ann,r=nonce")
+    assert "secret" not in repr(made)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (by("PLAIN"), r"^listener\.name\.nodes\.plain\.sasl\.jaas\.config has no username=.* at the listener NODES"),
+        (by("PLAIN", _jaas("PLAIN", 'password="x"')), "has no username="),
+        (by("PLAIN", _jaas("PLAIN", 'username="" password="x"')), "has no username="),
+        (by("PLAIN", _jaas("PLAIN", 'username="x"')), "has no username="),
+        (by("PLAIN", _jaas("SCRAM-SHA-256", _ANN)), "has no username="),
+        (by("EXTERNAL"), rf"^{re.escape(_MECHANISM)}=EXTERNAL: nodes sign in .* by PLAIN, .*; give one of them"),
+        (by("GSSAPI"), r"gssapi\.sasl\.jaas\.config is missing: this node signs in .* by its keytab"),
+        (by("GSSAPI", _jaas("GSSAPI", f"{_KEYTAB} isInitiator=false")), "only lets others in .*leave isInitiator out"),
+        (by("GSSAPI", _jaas("GSSAPI", 'useKeyTab=true keyTab="/k" principal="*"')), "only lets others in"),
+    ],
+)
+def test_settings_that_let_a_node_sign_in_nowhere_are_told(settings: dict[str, str], words: str) -> None:
+    made = login(settings)
+    assert re.search(words, made.problem)
+    assert "\n" not in made.problem
+    assert made.mechanism is None
+    with pytest.raises(OttlaError, match="listener"):
+        made.start()
+    # Another listener's login may do without it.
+    made.start(needed=False)
+
+
+def test_an_empty_password_is_one() -> None:
+    made = login(by("PLAIN", _jaas("PLAIN", 'username="ann" password=""')))
+    assert (made.problem, next(made.exchange("h", ""))) == ("", b"\0ann\0")
+
+
+def test_controllers_have_a_mechanism_of_their_own() -> None:
+    given = by("PLAIN", _jaas("PLAIN", _ANN)) | {
+        "listener.security.protocol.map": "NODES:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+        "listener.name.controller.scram-sha-512.sasl.jaas.config": f"x required {_BOB};",
+    }
+    made = NodeLogin(ServerSettings.parse(given), "CONTROLLER", None)
+    assert (made.mechanism, made.user) == ("SCRAM-SHA-512", "bob")
+    wrong = NodeLogin(ServerSettings.parse(given | {"sasl.mechanism.controller.protocol": "X"}), "CONTROLLER", None)
+    assert wrong.problem.startswith("sasl.mechanism.controller.protocol=X: ")
+
+
+def test_a_listener_without_sasl_asks_for_no_login() -> None:
+    given = by("X") | {"listener.security.protocol.map": "NODES:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    made = login(given)
+    assert (made.problem, made.mechanism) == ("", None)
+    made.start()
+
+
+class _Tickets:
+    """In the place of the Kerberos library."""
+
+    made: list[tuple[str | None, str]]
+
+    def __init__(self, service: str | None, text: str, *, where: str) -> None:
+        assert where == f"{_BY}.gssapi.sasl.jaas.config"
+        _Tickets.made.append((service, text))
+
+    def begin(self, host: str) -> tuple[object, bytes]:
+        return object(), f"ticket for {host}".encode()
+
+
+@pytest.fixture
+def tickets(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str]]:
+    _Tickets.made = []
+    monkeypatch.setattr("ottla.security.kerberos.Initiator", _Tickets)
+    return _Tickets.made
+
+
+def test_a_changed_login_counts_and_one_that_cannot_be_does_not(tickets: list[tuple[str | None, str]]) -> None:
+    first = ServerSettings.parse(by("PLAIN", _jaas("PLAIN", _ANN), _jaas("GSSAPI", _KEYTAB)))
+    made = NodeLogin(first, "NODES", None)
+    made.start()
+
+    def follow(**changed: str) -> tuple[str | None, str, str]:
+        problem = made.follow(
+            first.with_dynamic({name.replace("_", "."): value for name, value in changed.items()}), "NODES"
+        )
+        assert made.problem == "", "the old login is in use"
+        return made.mechanism, made.user, problem
+
+    key = f"{_BY}.plain.sasl.jaas.config".replace(".", "_")
+    assert follow(**{key: f"x required {_BOB};"}) == ("PLAIN", "bob", "")
+    mechanism, user, problem = follow(**{key: "x required;"})
+    assert (mechanism, user) == ("PLAIN", "bob")
+    assert "has no username=" in problem
+    gssapi = {_MECHANISM.replace(".", "_"): "GSSAPI"}
+    assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
+    assert made.waits
+    assert next(made.exchange("host", "")) == b"ticket for host"
+    # The same keytab is opened once, also when another mechanism was in use meanwhile.
+    assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
+    assert follow() == ("PLAIN", "ann", "")
+    assert not made.waits
+    assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
+    assert len(tickets) == 1
+    assert follow(**gssapi, sasl_kerberos_service_name="other")[2] == ""
+    assert [service for service, _ in tickets] == [None, "other"]
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_a_node_that_runs_without_a_token_does_not_begin_to_show_one(endpoint: TokenEndpoint, usable: bool) -> None:
+    """Its provider is asked at the start, where a wait holds up no client."""
+    given = bearer(endpoint.url) | {_MECHANISM: "PLAIN"} | (_jaas("PLAIN", _ANN) if usable else {})
+    settings = ServerSettings.parse(given)
+    made = NodeLogin(settings, "NODES", None)
+    made.start(needed=False)
+    problem = made.follow(settings.with_dynamic({_MECHANISM: "OAUTHBEARER"}), "NODES")
+    assert problem == f"{_MECHANISM}=OAUTHBEARER: this node has no token yet; the change needs a restart"
+    assert (made.mechanism, endpoint.asked) == ("PLAIN" if usable else None, [])
