@@ -71,9 +71,11 @@ class _Fields:
     """`__dataclass_fields__`, created on first use."""
 
     def __get__(self, instance: object, cls: Any) -> dict[str, dataclasses.Field[Any]]:
-        kinds = _annotations(cls)
+        kinds: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            kinds |= _annotations(base)
         names = [
-            (name, kinds.get(name, Any), default if isinstance(default, dataclasses.Field) else _field(default))
+            (name, kinds[name], default if isinstance(default, dataclasses.Field) else _field(default))
             for name, default in cls.__value_defaults__.items()
         ]
         twin: Any = dataclasses.make_dataclass("_", names)

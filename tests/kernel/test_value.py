@@ -197,3 +197,28 @@ def test_fields_that_change_are_those_of_a_dataclass() -> None:
             hash(made[0])
         with pytest.raises(AttributeError):
             made[0].other = 1  # type: ignore[union-attr]
+
+
+def test_fields_tell_what_the_standard_ones_tell() -> None:
+    """Their types, defaults and flags, of a base class, too."""
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class TheirLonger(Theirs):
+        more: float = math.nan
+        hidden: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @frozen
+    class OurLonger(Ours):
+        more: float = math.nan
+        hidden: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def told(kind: Any) -> list[tuple[Any, ...]]:
+        return [
+            (each.name, each.type, each.default, each.default_factory, each.repr, each.compare, each.init)
+            for each in dataclasses.fields(kind)
+        ]
+
+    for ours, theirs in ((Ours, Theirs), (OurLonger, TheirLonger)):
+        assert told(ours) == told(theirs)
+        # They are made once.
+        assert dataclasses.fields(ours)[0] is dataclasses.fields(ours)[0]

@@ -126,8 +126,20 @@ def test_a_store_that_is_cut_off_or_has_another_entry_is_told(read: Callable[...
             read(data[:size], None, "store")
     with pytest.raises(OttlaError, match=r"cannot be read: it is cut off"):
         read(data[:-1], None, "store")
+    # The checksum behind the last entry needs a password, and without one nothing of it is missed.
+    assert of_pem("CERTIFICATE", read(data, None, "store").trusted) == [b"ca"]
     with pytest.raises(OttlaError, match="cannot be read: it has an entry of kind 3"):
         read(data.replace(b"\0\0\0\2" + sized(b"alias", 2), b"\0\0\0\3" + sized(b"alias", 2)), None, "store")
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 12])
+def test_a_key_that_is_cut_off_in_itself_is_told(
+    read: Callable[..., KeyStore], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sealed
+    monkeypatch.setitem(globals(), "sealed", lambda key: whole(key)[:size])
+    with pytest.raises(OttlaError, match=r"the JKS store .* cannot be read: it is cut off|has another password"):
+        read(store("store", Key(b"plain", "store", [b"leaf"])), "store")
 
 
 def test_what_is_no_store_is_told(read: Callable[..., KeyStore], tmp_path: Path) -> None:
