@@ -400,7 +400,9 @@ class Parser:
     def _category(self, negated: bool) -> frozenset[str]:
         name = self._next("invalid character class range: \\p")
         if name == "{":
-            name, _, _ = self.text[self.at :].partition("}")
+            name, closed, _ = self.text[self.at :].partition("}")
+            if not closed:
+                raise InvalidExpression("invalid character class range: \\p{")
             self.at += len(name) + 1
         if name.startswith("^"):
             negated, name = not negated, name[1:]
