@@ -232,3 +232,25 @@ def test_a_tombstone_forgets_the_epoch_before_the_last() -> None:
     assert scene.machine.transactions["t"].last_epoch == NO_EPOCH
     assert scene.refused(own) is ErrorCode.PRODUCER_FENCED
     assert isinstance(scene.machine.step(Called(99, init(), 6), Now(0, 0))[-1], Answer)
+
+
+@pytest.mark.parametrize(("timeouts_ms", "expiry_ms"), [(100, 1_000), (1_000, 100)])
+def test_a_check_that_was_made_is_due_again_after_its_interval(timeouts_ms: int, expiry_ms: int) -> None:
+    """A deadline that stays in the past would keep the node's loop busy."""
+    scene = Poor()
+    scene.ask(init())
+    settings = TransactionSettings(
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=timeouts_ms,
+        transaction_remove_expired_transaction_cleanup_interval_ms=expiry_ms,
+    )
+    machine = TransactionCoordinator(settings, lambda: None)
+    machine.replay(*scene.log[0])
+    machine.step(Loaded(), Now(0, 0))
+    due = []
+    for _ in range(12):
+        deadline_ms = machine.deadline_ms()
+        assert deadline_ms is not None
+        due.append(deadline_ms)
+        machine.step(TimePassed(), Now(deadline_ms, deadline_ms))
+    # At 1,000 both checks are due.
+    assert due == list(range(100, 1_300, 100))
