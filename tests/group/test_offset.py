@@ -9,7 +9,7 @@ from ottla.group.records.encode import offset_entry
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.offsets import Committed
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.kernel.re2.automaton import drained
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_fetch import (
@@ -242,7 +242,8 @@ def test_a_topic_that_goes_while_a_commit_is_worked_out_keeps_no_offsets(transac
 def test_a_commit_that_is_larger_than_a_batch_is_refused_whole(member: Any, code: ErrorCode | None) -> None:
     host = Host()
     request = commit_request("g", {"orders": {0: 10, 1: 11, 9: 1}}, **member)
-    record = sum(map(len, filter(None, offset_entry("g", "orders", 0, Committed(10, -1, "", 0)))))
+    committed = Committed(10, -1, "", 0, topic_id=host.topics.topic_id("orders") or NO_UUID)
+    record = sum(map(len, filter(None, offset_entry("g", "orders", 0, committed))))
     for bytes_max, refused in ((2 * record, False), (2 * record - 1, True)):
         host.prepared = drained(planned(request, 8, host.topics, 0, 100, bytes_max))
         answer = host.call(request, 8)
