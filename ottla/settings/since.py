@@ -239,8 +239,8 @@ _RELEASES: Mapping[str, Mapping[str, str]] = {
         "2.3": "allow.auto.create.topics client.rack group.instance.id",
         "2.5": "metadata.max.idle.ms",
         "2.7": """
-            socket.connection.setup.timeout.ms ssl.keystore.certificate.chain ssl.keystore.key
-            ssl.truststore.certificates
+            socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+            ssl.keystore.certificate.chain ssl.keystore.key ssl.truststore.certificates
         """,
         "3.1": "sasl.oauthbearer.token.endpoint.url",
         "3.7": "enable.metrics.push group.protocol group.remote.assignor retry.backoff.max.ms",

@@ -29,9 +29,11 @@ class Network:
         self.gate: asyncio.Event | None = None
         self.opened: list[Any] = []
         self.finished = 0
+        self.timeouts_ms: list[int] = []
 
-    async def open(self, host: str, port: int, *_: Any) -> Any:
+    async def open(self, host: str, port: int, *rest: Any) -> Any:
         self.tried.append((host, port))
+        self.timeouts_ms.append(rest[-1])
         if self.gate is not None:
             await self.gate.wait()
         if (error := self.down.get((host, port))) is not None:
@@ -139,6 +141,27 @@ def test_the_pause_grows_and_begins_again_after_a_success(monkeypatch: pytest.Mo
 
     settings = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
     scene(play, monkeypatch, **settings)
+
+
+def test_an_attempt_after_failures_has_more_time_up_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that takes 15 seconds for a TLS handshake would not be reached otherwise (KIP-601)."""
+
+    async def play(cluster: Cluster, network: Network) -> None:
+        network.down[ONE] = NotReachable("gone")
+        for _ in range(4):
+            await refused(cluster.address(ONE))
+            network.now += 100_000
+        del network.down[ONE]
+        await cluster.address(ONE)
+        (await cluster.address(ONE)).closed = "lost"
+        await cluster.address(ONE)
+        expected = (100, 200, 400, 500, 500, 100)
+        assert all(
+            0.79 * each <= found <= 1.2 * each for each, found in zip(expected, network.timeouts_ms, strict=True)
+        )
+
+    names = ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
+    scene(play, monkeypatch, **dict(zip(names, (100, 500), strict=True)))
 
 
 def test_callers_of_one_address_share_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_an_address_that_does_not_answer_does_not_hide_the_next_one_of_the_same_
         loop.getaddrinfo = looked_up  # type: ignore[method-assign, assignment]
         loop.create_connection = unanswered  # type: ignore[method-assign, assignment]
         with pytest.raises(NotReachable, match="b:9092 did not answer within 10000 ms"):
-            await BrokerConnection.open("b", 9092, settings, security, NodeMeter(0))
+            await BrokerConnection.open("b", 9092, settings, security, NodeMeter(0), 10_000)
         name = "b" if protocol == "SSL" else None
         assert tried == [(f"10.0.0.{number}", 9092, name, late) for number, late in ((1, 0), (2, 3), (3, 3))]
         assert round(loop.time() - began) == 10
@@ -171,10 +171,10 @@ def test_a_peer_that_is_no_broker_is_not_reached_and_the_error_says_how(peer: Pe
             server.close()
             await server.wait_closed()
         patience = 30 if peer is _silent else 10_000
-        settings = ClientSettings.read("127.0.0.1:1", {"socket_connection_setup_timeout_ms": patience})
+        settings = ClientSettings.read("127.0.0.1:1", {})
         where = f"127.0.0.1:{port}"
         with pytest.raises(NotReachable, match=re.escape(said.format(where, where))):
-            await BrokerConnection.open("127.0.0.1", port, settings, Security(settings), NodeMeter(0))
+            await BrokerConnection.open("127.0.0.1", port, settings, Security(settings), NodeMeter(0), patience)
         server.close()
         if peer is not None:
             async with asyncio.timeout(3):

@@ -58,13 +58,16 @@ Address = tuple[str, int]
 
 
 class _AddressState:
-    """The connection state of an address: one attempt at a time, and a backoff after each failure."""
+    """The connection state of an address: one attempt at a time, and a backoff and more time after each failure."""
 
-    __slots__ = ("backoff", "error", "lock", "logged", "retry_at_ms")
+    __slots__ = ("backoff", "error", "lock", "logged", "retry_at_ms", "setup_timeout")
 
     def __init__(self, settings: ClientSettings) -> None:
         self.lock = asyncio.Lock()
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self.setup_timeout = Backoff(
+            settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
+        )
         self.retry_at_ms = 0
         self.error: OttlaError | KafkaError | None = None
         self.logged = False
@@ -121,7 +124,8 @@ class Cluster:
                 raise address_state.error
             try:
                 meter = self._meters.setdefault(address, NodeMeter(now_ms()))
-                connection = await BrokerConnection.open(*address, self.settings, self._security, meter)
+                timeout_ms = address_state.setup_timeout.next_ms()
+                connection = await BrokerConnection.open(*address, self.settings, self._security, meter, timeout_ms)
             except (OttlaError, KafkaError) as error:
                 if not address_state.logged and not isinstance(error, (AuthenticationFailed, TlsFailed)):
                     _log.warning("%s; trying again", error)
@@ -132,7 +136,7 @@ class Cluster:
             if address_state.logged:
                 _log.warning("%s:%s can be reached again", *address)
             address_state.error, address_state.logged = None, False
-            address_state.backoff.attempts = 0
+            address_state.backoff.attempts = address_state.setup_timeout.attempts = 0
             if self._is_closed():
                 connection.close()
                 raise ClientClosed("this client is closed")

@@ -106,14 +106,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, host: str, port: int, settings: ClientSettings, security: Security, meter: NodeMeter
+        cls, host: str, port: int, settings: ClientSettings, security: Security, meter: NodeMeter, timeout_ms: int
     ) -> BrokerConnection:
         """Connect, negotiate versions and authenticate.
 
-        NotReachable if that does not succeed in time. TlsFailed or AuthenticationFailed if one end does not trust the
-        other, which retrying would not cure.
+        NotReachable if that does not succeed in `timeout_ms`. TlsFailed or AuthenticationFailed if one end does not
+        trust the other, which retrying would not cure.
         """
-        timeout_ms = settings.socket_connection_setup_timeout_ms
         connection = cls(host, port, settings.client_id, meter)
         try:
             async with asyncio.timeout(timeout_ms / 1000):

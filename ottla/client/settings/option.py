@@ -56,6 +56,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_password: str | None
     sasl_username: str | None
     security_protocol: str
+    socket_connection_setup_timeout_max_ms: int | str
     socket_connection_setup_timeout_ms: int | str
     ssl_ca_location: str | None
     ssl_certificate_location: str | None

@@ -53,7 +53,16 @@ class ClientSettings(SecuritySettings):
         differs="Kafka's default for admin clients is 300000",
     )
     socket_connection_setup_timeout_ms: int = setting(
-        "socket.connection.setup.timeout.ms", 10_000, long(1), "How long establishing a connection may take."
+        "socket.connection.setup.timeout.ms",
+        10_000,
+        long(1),
+        "How long establishing a connection may take; twice as long after each failure in a row.",
+    )
+    socket_connection_setup_timeout_max_ms: int = setting(
+        "socket.connection.setup.timeout.max.ms",
+        30_000,
+        long(1),
+        "How long establishing a connection may take after failures.",
     )
     metadata_max_age_ms: int = setting(
         "metadata.max.age.ms", 300_000, long(1), "The age at which metadata is refreshed even if nothing failed."
