@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client import AsyncConsumer, TopicPartition
+from ottla.client import AsyncConsumer, AsyncProducer, AsyncShareConsumer, TopicPartition
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.consumer.position import PartitionPosition
+from ottla.client.decode import DeadLetters
 from tests.client.hurried import hurried
 
 ONE = TopicPartition("t", 0)
@@ -48,3 +49,15 @@ def test_a_consumer_without_a_cluster_is_closed_within_one_deadline(
         return took_ms
 
     assert within_ms <= hurried(run()) < within_ms + 300
+
+
+@pytest.mark.parametrize("kind", [AsyncConsumer, AsyncShareConsumer])
+def test_a_close_closes_the_producer_of_dead_letters_too(kind: Any) -> None:
+    async def run() -> bool:
+        consumer = kind("127.0.0.1:1", group_id="g", on_decode_error="dead-letter", dead_letter_topic="d")
+        consumer._dead_letters = letters = DeadLetters(consumer.settings)
+        letters._producer = producer = AsyncProducer("127.0.0.1:1")
+        await consumer.close()
+        return producer._closed
+
+    assert hurried(run())

@@ -342,3 +342,30 @@ def test_a_close_ends_all_sessions_at_the_same_time_and_within_the_request_timeo
 
     assert 8_000 <= hurried(run()) < 8_200
     assert [(each, error and error.code) for each, _, error in heard] == [(ONE, ErrorCode.NETWORK_EXCEPTION)]
+
+
+@pytest.mark.parametrize("answer", ["records", "failure"])
+def test_a_commit_while_its_broker_is_busy_is_decided_when_that_answer_comes(answer: str) -> None:
+    async def play(consumer: AsyncShareConsumer, broker: Broker, heard: Heard) -> None:
+        fetcher = consumer._fetcher
+        fetcher.assigned, fetcher.poll_waits = {TWO}, True
+        fetcher._pass(now_ms())
+        fetcher.poll_waits = False
+        commit = asyncio.ensure_future(consumer.commit())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert [type(each) for each in broker.requests] == [ShareFetchRequest]
+        if answer == "records":
+            await broker.answer(ShareFetchResponse())
+            assert [type(each) for each in broker.requests] == [ShareFetchRequest, ShareAcknowledgeRequest]
+            await broker.answer(acknowledged({0: ErrorCode.NONE}))
+            assert await commit == {ONE: None}
+        else:
+            broker.connection.closed = "gone"
+            broker.answers[-1].set_exception(ConnectionLost("gone"))
+            before = now_ms()
+            [(partition, error)] = (await commit).items()
+            assert (partition, error and error.code) == (ONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            assert now_ms() == before, "at once"
+
+    scene(play)
