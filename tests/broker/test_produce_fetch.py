@@ -228,6 +228,44 @@ def test_deleting_a_topic_ends_the_fetches_that_wait_at_it(node: ottla.Node, cli
     assert only(client.receive(ApiKey.FETCH, 12)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _beside(topic: str, offset: int, absent: str, **session: int) -> FetchRequest:
+    """A fetch that would wait a minute, about a partition and others that do not exist."""
+    request = fetch_request(topic, offset, max_wait_ms=60_000, **session)
+    if absent == "topic":
+        request.topics.insert(0, FetchTopic(topic="nowhere", partitions=[FetchPartition(partition=0)]))
+    else:
+        indexes = [7] if absent == "partition" else range(7, 1100)
+        request.topics[0].partitions[:0] = [FetchPartition(partition=index) for index in indexes]
+    return request
+
+
+@pytest.mark.parametrize("absent", ["topic", "partition", "a thousand partitions"])
+def test_a_fetch_waits_for_records_beside_partitions_that_do_not_exist(
+    node: ottla.Node, client: WireClient, topic: str, absent: str
+) -> None:
+    requests = [_beside(topic, 0, absent, session_epoch=0), fetch_request(topic, 1, max_wait_ms=60_000)]
+    session_id = 0
+    for epoch, request in enumerate(requests):
+        request.session_id, request.session_epoch = session_id, epoch
+        client.send(request, 12)
+        with WireClient(node.bootstrap_servers) as other:
+            # Its answer comes after the node has seen the fetch.
+            other.ask(MetadataRequest(topics=[]), 12)
+            produced(other, produce_request(topic, batch(b"came")))
+        response = client.receive(ApiKey.FETCH, 12)
+        found = {(each.topic, data.partition_index): data for each in response.responses for data in each.partitions}
+        assert values(found.pop((topic, 0))) == [b"came"]
+        assert {data.error_code for data in found.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        session_id = response.session_id
+        assert session_id
+
+
+def test_a_fetch_of_nothing_that_exists_is_answered_at_once(client: WireClient) -> None:
+    client.sock.settimeout(30)
+    data = only(client.ask(fetch_request("nowhere", 0, max_wait_ms=60_000), 12))
+    assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @pytest.mark.parametrize("offset", [-1, 2, 1000])
 def test_an_offset_outside_of_the_log_is_out_of_range(client: WireClient, topic: str, offset: int) -> None:
     produced(client, produce_request(topic, batch(b"one")))

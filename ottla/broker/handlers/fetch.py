@@ -7,6 +7,8 @@ Rules:
 - With less than `min_bytes` available the fetch waits up to `max_wait_ms`; an append wakes it. A Fetch or ListOffsets
   behind it on the same connection ends the wait, because Spark's connector abandons a long fetch when it seeks. Other
   requests wait behind it, as in Apache Kafka.
+- Partitions that do not exist, or that the client may not read, are told with the rest: they end no wait, or a consumer
+  of one deleted topic would fetch all the time. A partition that goes while the fetch waits ends it.
 
 KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 racks (a consumer may read from a follower, up to the high
 watermark that the follower knows), 516 topic ids (version 13), 951 leader hints.
@@ -55,6 +57,14 @@ _STEPS_FROM = 1000
 _PARTITIONS_PER_STEP = 200
 #: The first version whose clients know KAFKA_STORAGE_ERROR; older ones are to look for another leader.
 _STORAGE_ERROR_SINCE = 6
+#: Errors of partitions that are not even looked at.
+_REFUSALS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 #: Requests that show that the client no longer waits for the fetch before them; NO_REQUEST: it disconnected.
 _ENDS_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
 
@@ -111,6 +121,8 @@ class ParkedFetch:
         # More than the response may hold is not waited for, as in Apache Kafka.
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self.session, self.wanted, self.incremental = self._open_session(named)
+        #: What the partitions are told that were refused before the fetch waited.
+        self._refused: dict[Key, PartitionData] = {}
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
         #: The replicas where it waits.
@@ -171,6 +183,7 @@ class ParkedFetch:
             yield
             if self.later is not None and self.later.resolved:
                 return None
+        urgent = urgent or len(self._refused) == len(wanted)
         if not urgent and read_bytes < self.bytes_min:
             return None
         # From here on the session counts this data as sent, so it must be the response.
@@ -188,6 +201,7 @@ class ParkedFetch:
         results: list[tuple[CachedPartition, PartitionData]] = []
         urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
         _, read_bytes, urgent = self._read_all(self.wanted, results, self.bytes_max, 0, urgent)
+        urgent = urgent or len(self._refused) == len(self.wanted)
         if not urgent and read_bytes < self.bytes_min:
             return None
         return self._throttled(read_bytes) or self._add_news(self._empty_response(), results)
@@ -205,7 +219,15 @@ class ParkedFetch:
         for wanted in partitions:
             if incremental and self._is_unchanged(wanted):
                 continue
+            refused = self._refused.get((wanted.topic, wanted.partition)) if self._refused else None
+            if refused is not None:
+                results.append((wanted, refused))
+                continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)
+            if data.error_code in _REFUSALS and self.later is None:
+                self._refused[wanted.topic, wanted.partition] = data
+                results.append((wanted, data))
+                continue
             if data.records:
                 size = len(data.records)
                 read_bytes += size
@@ -328,7 +350,7 @@ class ParkedFetch:
         self.later = Later(superseded=self._supersede)
         wake = self._try
         for wanted in self.wanted:
-            # The attempt before has looked up every partition; one without a leader here was answered at once.
+            # The attempt before has looked up every partition; only those that it refused are at no replica.
             if wanted.replica is not None:
                 wanted.replica.waiting[wake] = None
                 self._waits_at.append(wanted.replica)
