@@ -4,6 +4,8 @@ Rules:
 - Epoch 0 asks for a new session, -1 for none; both carry the whole list of partitions.
 - Any other epoch must be the next one of the session, or the client gets INVALID_FETCH_SESSION_EPOCH and starts over.
 - A session uses topic names or topic ids, never both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
+- When all slots are taken, a new session evicts the one that was unused the longest, if for two minutes, otherwise the
+  smallest of those that are two minutes old and smaller than itself: a session saves a large fetch more.
 - All sessions together hold at most `PARTITIONS_MAX` partitions. A new session evicts those that were unused for two
   minutes, then those that are larger than itself, the largest first. A client that gets no session is still served;
   it sends its whole list each time.
@@ -77,14 +79,14 @@ class CachedPartition:
 class Session:
     """A client's session. `Sessions` creates and closes it."""
 
-    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
+    __slots__ = ("by_id", "created_ms", "epoch", "partitions", "session_id", "used_ms")
 
     def __init__(self, session_id: int, by_id: bool, partitions: Iterable[CachedPartition], now_ms: int) -> None:
         self.session_id = session_id
         self.by_id = by_id
         #: The epoch that the next request must carry.
         self.epoch = 1
-        self.used_ms = now_ms
+        self.created_ms = self.used_ms = now_ms
         self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict(
             ((partition.topic, partition.partition), partition) for partition in partitions
         )
@@ -114,9 +116,10 @@ class Sessions:
 
     def create(self, by_id: bool, partitions: Iterable[CachedPartition], now_ms: int) -> Session | None:
         """A new session, or None when sessions in use take all slots or all partitions."""
-        if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
-            return None
         partitions = list(partitions)
+        is_full = len(self._sessions) >= self._slots_max
+        if is_full and not self._evict(now_ms) and not self._evict_smaller(len(partitions)):
+            return None
         if not self._make_room(len(partitions), now_ms):
             return None
         session_id = 0
@@ -144,6 +147,15 @@ class Sessions:
         if oldest is None or now_ms - oldest.used_ms < _EVICTION_AGE_MS_MIN:
             return False
         self.close(oldest.session_id)
+        return True
+
+    def _evict_smaller(self, count: int) -> bool:
+        """Evict the smallest session with fewer than `count` partitions that has been in use for long."""
+        old = (each for each in self._sessions.values() if each.used_ms - each.created_ms > _EVICTION_AGE_MS_MIN)
+        smallest = min(old, key=lambda each: len(each.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= count:
+            return False
+        self.close(smallest.session_id)
         return True
 
     def close(self, session_id: int) -> None:

@@ -121,6 +121,24 @@ def test_the_session_that_is_longest_unused_makes_room() -> None:
     assert table.find(second.session_id) is None
 
 
+@pytest.mark.parametrize(
+    ("size", "used_ms", "evicted"),
+    [(3, 120_001, [2]), (6, 120_001, [2]), (2, 120_001, []), (3, 120_000, [])],
+    ids=["larger", "the smallest goes", "not larger", "too young"],
+)
+def test_a_larger_session_takes_the_place_of_the_smallest_that_is_old(
+    size: int, used_ms: int, evicted: list[int]
+) -> None:
+    table = sessions(slots_max=3)
+    given = {count: table.create(False, wide(count, f"of-{count}"), 0) for count in (5, 2, 4)}
+    for session in given.values():
+        assert session is not None
+        resume(table, session, 1, now_ms=used_ms)
+    made = table.create(False, wide(size, "new"), used_ms + 10)
+    assert (made is not None) == bool(evicted)
+    assert [count for count, known in given.items() if known and table.find(known.session_id) is None] == evicted
+
+
 def test_a_session_counts_as_used_by_each_of_its_requests() -> None:
     table = sessions(slots_max=1)
     session = created(table, now_ms=0)
