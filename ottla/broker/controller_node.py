@@ -27,7 +27,8 @@ class ControllerNode(MetadataNode):
         return self._directories.cluster_id
 
     def _take_directories(self) -> LogDirectories:
-        self._directories = lock_directories(self.disk, self.settings.log_dirs, self.node_id)
+        settings = self.settings
+        self._directories = lock_directories(self.disk, settings.log_dirs, self.node_id, settings.metadata_log_dir)
         self._undo.callback(self._directories.unlock)
         return self._directories
 

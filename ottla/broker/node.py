@@ -112,6 +112,7 @@ class BrokerNode(MetadataNode):
             self.settings.log_dirs,
             node_id=self.node_id,
             settings_of=self._log_settings.of,
+            metadata_dir=self.settings.metadata_log_dir,
         )
         self._undo.callback(self._close_store)
         return self.store

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.file import PARTITION, make_durable_directory, write_batches
-from ottla.broker.metadata.registration import controller_listeners, voter_endpoints
+from ottla.broker.metadata.registration import voter_endpoints
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid, random_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
@@ -76,12 +76,14 @@ def format_directories(
     if not cluster_id:
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
     founding = standalone or initial_controllers is not None
+    if standalone and not settings.is_controller:
+        raise OttlaError("You can only use --standalone on a controller.")
     levels, kraft_version = _levels(
         settings, release_version, dict(features or {}), founding=founding, joining=no_initial_controllers
     )
     voters: tuple[VoterNode, ...] = ()
     if initial_controllers is not None:
-        voters = format_argument.initial_voters(initial_controllers, controller_listeners(settings)[0].name)
+        voters = format_argument.initial_voters(initial_controllers, settings.controller_listener_names[0])
     credentials = _credentials(levels, scram, rng)
     formatted, empty = _sort(disk, settings, cluster_id)
     if formatted and not ignore_formatted:
@@ -117,7 +119,7 @@ def format_if_empty(
     disk: Disk, settings: ServerSettings, *, clock: Clock | None = None, rng: Rng | None = None
 ) -> bool:
     """Format the node's directories as a new single-node cluster unless one is formatted; True if it did."""
-    if any(disk.exists(f"{_clean(path)}/{META_PROPERTIES}") for path in settings.log_dirs):
+    if any(disk.exists(f"{path}/{META_PROPERTIES}") for path in settings.directories):
         return False
     if clock is None or rng is None:
         from random import SystemRandom
@@ -189,7 +191,7 @@ def _levels(
 def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[str], list[str]]:
     """(formatted directories, unformatted directories). OttlaError if one belongs to another cluster or node."""
     formatted, empty = [], []
-    for path in map(_clean, settings.log_dirs):
+    for path in settings.directories:
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
         if properties is None:
             empty.append(path)

@@ -91,10 +91,8 @@ class MetadataLog:
         reached by `dial(host, port)`, from `start_threads` on.
         """
         directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
-        if directory not in store.directories:
-            failure = store.failed_directories.get(directory)
-            why = "is not one of log.dirs" if failure is None else f"does not work: {failure}"
-            raise OttlaError(f"metadata.log.dir={directory} {why}")
+        if not store.works(directory):
+            raise OttlaError(f"metadata.log.dir={directory} does not work: {store.failed_directories[directory]}")
         directory_id = registration.directory_id(store, directory)
         raft = RaftDriver(disk, settings, clock, rng, store.cluster_id, directory, directory_id, dial)
         log = cls(raft, settings, clock, rng, store.cluster_id)

@@ -8,7 +8,7 @@ Rules:
 - All moves of a node together respect `replica.alter.log.dirs.io.max.bytes.per.second`; a change of it takes effect
   within a second.
 - A directory whose disk fails is not used until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
-  others go on. Without the metadata log's directory the node stops.
+  others go on. Without the metadata log's directory, or without any other, the node stops.
 - A full disk or a lack of file descriptors is no directory failure (docs/decisions/0142).
 
 KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned directories.
@@ -429,6 +429,9 @@ class LogDirs:
             return
         _log.critical("the log directory %s has failed; its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
+        if not store.directories:
+            self._runtime.on_failure(f"all log directories have failed, the last one {path}: {error}")
+            return
         self._leadership().take_offline(lost)
         # The controller cannot tell that a partition is offline unless it knows the partition's directory.
         places = dict.fromkeys(lost, directory)

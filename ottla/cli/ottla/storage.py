@@ -108,7 +108,7 @@ def info(file: str, as_json: bool) -> int:
 
     disk = HostDisk()
     rows = []
-    for path in server_settings(read_file(file)).log_dirs:
+    for path in server_settings(read_file(file)).directories:
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
         state = "formatted" if properties else "empty" if disk.is_directory(path) else "not there"
         rows.append({"directory": path, "state": state, **(properties or {})})

@@ -121,6 +121,8 @@ class Directories:
 
     def __init__(self) -> None:
         self._directories: list[Directory] = []
+        #: The directory of the metadata log, if it is none of them: it has no partitions.
+        self._apart: list[Directory] = []
 
     @property
     def directories(self) -> list[str]:
@@ -130,11 +132,20 @@ class Directories:
     @property
     def failed_directories(self) -> dict[str, OSError]:
         """The paths of the failed log directories, each with its error."""
-        return {directory.path: directory.failure for directory in self._directories if directory.failure is not None}
+        return {directory.path: directory.failure for directory in self._all if directory.failure is not None}
 
     @property
     def cluster_id(self) -> str:
-        return self._online()[0].cluster_id
+        # Also when all disks have failed.
+        return next(directory.cluster_id for directory in self._all if directory.cluster_id)
+
+    @property
+    def _all(self) -> list[Directory]:
+        return [*self._directories, *self._apart]
+
+    def works(self, path: str) -> bool:
+        """Whether this is an online log directory, or the online directory of the metadata log."""
+        return any(directory.path == path and directory.failure is None for directory in self._all)
 
     def _online(self) -> list[Directory]:
         return [directory for directory in self._directories if directory.failure is None]
@@ -143,48 +154,59 @@ class Directories:
         return next(directory for directory in self._directories if directory.path == path)
 
     def directory_id(self, path: str) -> str:
-        """The id (text) of a log directory (KIP-858)."""
-        return self._directory(path).directory_id
+        """The id (text) of a log directory or of the metadata log's directory (KIP-858)."""
+        return next(directory.directory_id for directory in self._all if directory.path == path)
 
     def unlock(self) -> None:
         """Release the locks."""
         self._release_locks()
 
-    def _lock_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
+    def _lock_all(
+        self,
+        disk: LockingDisk,
+        paths: Sequence[str],
+        node_id: int,
+        cluster_id: str | None,
+        metadata_path: str | None = None,
+    ) -> None:
         """Lock and check the directories; one whose disk fails is marked as failed."""
-        for path in (given.rstrip("/") or "/" for given in paths):
+        *data, last = (path.rstrip("/") or "/" for path in (*paths, metadata_path or paths[0]))
+        for path in data if last in data else [*data, last]:
+            among = self._directories if path in data else self._apart
             try:
-                self._directories.append(take(disk, path, node_id, cluster_id))
+                among.append(take(disk, path, node_id, cluster_id))
             except OSError as error:
                 directory = Directory(path, None)
                 directory.failure = error
-                self._directories.append(directory)
+                among.append(directory)
         self._check_ids()
 
     def _check_ids(self) -> None:
-        online = self._online()
-        if not online:
+        if not self._online():
             raise OttlaError(f"all log directories failed: {'; '.join(map(str, self.failed_directories.values()))}")
+        online = [directory for directory in self._all if directory.failure is None]
         first = online[0]
         for other in online[1:]:
             if other.cluster_id != first.cluster_id:
                 raise OttlaError(
                     f"the log directories belong to two clusters: {first.path} to {first.cluster_id}, "
-                    f"{other.path} to {other.cluster_id}; remove one of them from log.dirs"
+                    f"{other.path} to {other.cluster_id}; remove one of them from log.dirs or metadata.log.dir"
                 )
 
     def _release_locks(self) -> None:
-        for directory in self._directories:
+        for directory in self._all:
             if directory.lock is not None:
                 directory.lock.close()
-        self._directories = []
+        self._directories, self._apart = [], []
 
 
-def lock_directories(disk: LockingDisk, paths: Sequence[str], node_id: int) -> Directories:
-    """Lock and check the log directories of a node without partitions; `unlock` releases them."""
+def lock_directories(
+    disk: LockingDisk, paths: Sequence[str], node_id: int, metadata_path: str | None = None
+) -> Directories:
+    """Lock and check the directories of a node without partitions; `unlock` releases them."""
     directories = Directories()
     try:
-        directories._lock_all(disk, paths, node_id, None)
+        directories._lock_all(disk, paths, node_id, None, metadata_path)
     except BaseException:
         directories.unlock()
         raise

@@ -78,11 +78,15 @@ class Store(Moves):
         node_id: int,
         cluster_id: str | None = None,
         settings_of: Callable[[TopicPartition], LogSettings],
+        metadata_dir: str | None = None,
     ) -> "Store":
-        """Lock and check the directories. `load` opens the logs, once the settings of the topics are known."""
+        """Lock and check the directories. `load` opens the logs, once the settings of the topics are known.
+
+        `metadata_dir` is the directory of the metadata log, which may be none of `dirs`.
+        """
         store = cls(disk, settings_of)
         try:
-            store._lock_all(disk, dirs, node_id, cluster_id)
+            store._lock_all(disk, dirs, node_id, cluster_id, metadata_dir)
         except BaseException:
             store._release()
             raise

@@ -129,7 +129,7 @@ def _effective(bundle: Bundle, texts: Mapping[str, str]) -> list[dict[str, Any]]
 
 def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
     try:
-        return list(server_settings(texts).log_dirs)
+        return server_settings(texts).directories
     except OttlaError as error:
         bundle.fail("node/directory-0", f"the settings name no log directory: {error}")
         return []

@@ -199,6 +199,11 @@ class ServerSettings(
         self.__dict__.update(_derive(self))
         check_together(self)
 
+    @property
+    def directories(self) -> list[str]:
+        """Return the log directories, and the metadata log's directory if it is none of them."""
+        return list(dict.fromkeys(path.rstrip("/") or "/" for path in (*self.log_dirs, self.metadata_log_dir)))
+
     def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
         """Return these static settings with other dynamic ones: this node's, and the cluster's."""
         static = self._layers[-1]

@@ -94,7 +94,7 @@ def _info(words: Words) -> int:
     directories: list[str] = []
     problems: list[str] = []
     first: dict[str, str] | None = None
-    for path in sorted({log_dir.rstrip("/") or "/" for log_dir in (*settings.log_dirs, settings.metadata_log_dir)}):
+    for path in sorted(settings.directories):
         if not disk.is_directory(path):
             problems.append(f"{path} is not a directory" if disk.exists(path) else f"{path} does not exist")
             continue
@@ -104,9 +104,9 @@ def _info(words: Words) -> int:
             problems.append(f"{path} is not formatted.")
         elif first is None:
             first = properties
-        elif first["cluster.id"] != properties["cluster.id"]:
+        elif first.get("cluster.id") != properties.get("cluster.id"):
             problems.append("Mismatched cluster IDs between storage directories.")
-        elif first["node.id"] != properties["node.id"]:
+        elif first.get("node.id") != properties.get("node.id"):
             problems.append("Mismatched node IDs between storage directories.")
     _section("Found log directory:" if len(directories) == 1 else "Found log directories:", directories)
     if first is not None:
