@@ -150,3 +150,30 @@ def test_a_look_up_after_a_truncation_finds_what_came_in_the_place_of_the_old_re
         (250, 6, 3),
     ]
     assert finish(max_timestamp(log)) == (250, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("offset", "end_offset", "cut_off"),
+    [(0, 2, False), (0, 3, True), (1, 3, True), (2, 3, False), (1, 4, True), (2, 4, False), (3, 4, False)],
+)
+def test_a_read_that_ends_with_its_segment_before_the_readers_end_is_cut_off(
+    log: Log, offset: int, end_offset: int, cut_off: bool
+) -> None:
+    """A fetch that waits for more bytes is answered at once then: the next one reads the next segment."""
+    _append(log, 1, 2)
+    log.roll(_NOW)
+    _append(log, 3)
+    _append(log, 4)
+    assert lookup.is_cut_off(log, offset, end_offset) is cut_off
+    ends_early = log.end_of(log.read(offset, 1 << 20, end_offset=end_offset)) < end_offset
+    assert ends_early is cut_off
+
+
+def test_records_with_the_time_of_their_append_are_found_by_that_and_by_no_time_of_their_own() -> None:
+    disk = SimDisk(random.Random(3))
+    disk.make_directory("/d")
+    log = Log.open(disk, "/d/t-0", LogSettings(log_append_time=True), now_ms=_NOW)
+    _append(log, 5, 9)
+    for timestamp in (0, 6, 10, _NOW):
+        assert _found(log, timestamp) == (_NOW, 0, 3), timestamp
+    assert _found(log, _NOW + 1) is None
