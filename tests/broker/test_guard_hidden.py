@@ -168,6 +168,7 @@ def test_a_heartbeat_whose_group_lacks_topics_is_answered_before_they_are_made(m
     groups = _Groups()
     response = heartbeat.StreamsGroupHeartbeatResponse()
     replies = [groups.heartbeat(monkeypatch, source_topics=["fine"]) for _ in range(3)]
+    assert isinstance(groups.asked[0][0], heartbeat.StreamsGroupHeartbeatRequest)
     assert groups.asked[0][1] == {"client_id": "c", "client_host": "/h", "principal": "User:p"}
     first, second, third = (done for _, _, done in groups.asked)
     first(StreamsHeartbeat(response, ()))

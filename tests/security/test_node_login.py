@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
 
+import ottla
 from ottla.kernel.error import OttlaError
 from ottla.security.node_login import NodeLogin
 from ottla.settings.server.settings import ServerSettings
@@ -256,3 +258,24 @@ def test_a_node_that_runs_without_a_token_does_not_begin_to_show_one(endpoint: T
     problem = made.follow(settings.with_dynamic({_MECHANISM: "OAUTHBEARER"}), "NODES")
     assert problem == f"{_MECHANISM}=OAUTHBEARER: this node has no token yet; the change needs a restart"
     assert (made.mechanism, endpoint.asked) == ("PLAIN" if usable else None, [])
+
+
+def test_the_end_of_a_node_ends_the_renewal_of_its_token(endpoint: TokenEndpoint) -> None:
+    settings = bearer(endpoint.url) | {
+        "listeners": "NODES://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        **_jaas("PLAIN", "user_ann=secret"),
+    }
+    given = {name: value for name, value in settings.items() if name not in COMBINED or name == "listeners"}
+
+    # Of other tests' logins.
+    before = set(threading.enumerate())
+
+    def watches() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name == "ottla-token" and each not in before]
+
+    with ottla.Node(settings=given):
+        (watch,) = watches()
+        assert len(endpoint.asked) == 1
+    watch.join(10)
+    assert watches() == []
