@@ -277,7 +277,12 @@ def test_a_request_with_nothing_to_ask_is_handled_at_once() -> None:
 def test_new_producers_have_their_partitions_added_and_older_ones_looked_up(version: int, adds: bool) -> None:
     scene, prepared = _Scene(), list[Any]()
     scene.call.version = version
-    scene.call.node.transactions.prepare = lambda partition, *producer, **how: prepared.append((producer, how)) or 1
+
+    def prepare(partition: Any, *producer: int, **how: Any) -> str:
+        prepared.append((producer, how))
+        return "token"
+
+    scene.call.node.transactions.prepare = prepare
     scene.hold(lambda verified: None)
     assert prepared == [((producer, 0), {"sequence": 0, "implicit": adds}) for producer in (7, 8)]
     assert [each.adds for each in scene.questions] == [adds, adds]

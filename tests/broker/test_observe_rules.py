@@ -16,9 +16,10 @@ from ottla.broker.observe import endpoint, metrics
 from ottla.broker.observe.endpoint import Observation, _Peer
 from ottla.broker.observe.otlp import encode_field, encode_number, read_points
 from ottla.broker.observe.slow import SlowRequests
+from ottla.client.connection.otlp import Point
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import API, ApiKey
-from tests.broker.test_client_metrics import Point, Scene, pushed, scene
+from tests.broker.test_client_metrics import Scene, pushed, scene
 from tests.broker.test_metric_values import ID, part, values
 
 __all__ = ["scene"]
@@ -250,7 +251,7 @@ class _Slow:
     def __init__(self, over_ms: float = 10) -> None:
         self.now = 100.0
         self.sent: list[Any] = []
-        self.connection: Any = SimpleNamespace(
+        connection: Any = SimpleNamespace(
             turns=SimpleNamespace(now=lambda: self.now),
             received_at=99.998,
             closed=False,
@@ -259,8 +260,8 @@ class _Slow:
             when_sent=self.sent.append,
         )
         self.call: Any = SimpleNamespace(
-            times=Times(self.connection, 77),
-            connection=self.connection,
+            times=Times(connection, 77),
+            connection=connection,
             version=1,
             client_id="c" * 90,
             principal="User:" + "p" * 90,
@@ -270,7 +271,7 @@ class _Slow:
         self.log = SlowRequests(Mock(), over_ms)
 
     def handler(self, function: Any, key: ApiKey = ApiKey.METADATA) -> Handler:
-        return self.log.around(Handler(API[key], function, None))  # type: ignore[arg-type]
+        return self.log.around(Handler(API[key], function, None))
 
     def takes(self, seconds: float, reply: Any = None) -> Any:
         def function(call: Any, request: Any) -> Any:

@@ -51,7 +51,7 @@ class _Scene:
 
     def answered(self, key: ApiKey, request: Any, reply: Any) -> list[str]:
         """The names of the spans when the response has left."""
-        self.spans.answered(self.call, Handler(API[key], lambda *_: None, None), request, reply, self.slot)  # type: ignore[arg-type]
+        self.spans.answered(self.call, Handler(API[key], lambda *_: None, None), request, reply, self.slot)
         if self.slot.on_queued is not None:
             self.slot.on_queued()
         assert self.made == [], "not before it is sent"
@@ -60,7 +60,7 @@ class _Scene:
         return [each["name"] for each in self.made]
 
     def produce(self, reply: Any, *topics: TopicProduceData) -> Any:
-        handler = Handler(API[ApiKey.PRODUCE], lambda call, request: reply, None)  # type: ignore[arg-type]
+        handler = Handler(API[ApiKey.PRODUCE], lambda call, request: reply, None)
         return self.spans.around(handler).function(self.call, ProduceRequest(topic_data=[*topics]))
 
 
@@ -215,7 +215,7 @@ def test_a_request_that_fails_whole_has_spans_with_its_error(scene: _Scene) -> N
 def test_a_request_without_a_trace_is_passed_on_as_it_is(scene: _Scene) -> None:
     waits = Later()
     assert scene.produce(waits, _given(PLAIN, None)) is waits
-    other = Handler(API[ApiKey.FETCH], lambda *_: None, None)  # type: ignore[arg-type]
+    other = Handler(API[ApiKey.FETCH], lambda *_: None, None)
     assert scene.spans.around(other) is other
 
 

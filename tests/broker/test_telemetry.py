@@ -1,6 +1,7 @@
 """Which metrics a client is asked for, and what becomes of those that it pushes."""
 
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -178,7 +179,7 @@ def test_an_error_lets_a_client_ask_again_once(scene: Scene) -> None:
     ):
         scene.now_ms += 1000
         assert asks() == "NONE"
-        pushed = {
+        pushed: dict[str, Any] = {
             "UNKNOWN_SUBSCRIPTION_ID": {"subscription": 1},
             "UNSUPPORTED_COMPRESSION_TYPE": {"codec": 5},
         }.get(error, {})

@@ -1,5 +1,7 @@
 """Names, and where Kafka puts what bears them."""
 
+from typing import Any
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -68,7 +70,8 @@ def test_a_number_that_a_newer_broker_has_is_unknown_and_keeps_its_value() -> No
     other = Level(7)
     assert (other, other.name, other.value, isinstance(other, Level)) == (7, "UNKNOWN", 7, True)
     assert (Level(2), list(Level)) == (Level.HIGH, [Level.LOW, Level.HIGH])
-    for wrong in ("HIGH", None, 1.5):
+    wrongs: list[Any] = ["HIGH", None, 1.5]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="is not a valid Level"):
             Level(wrong)
 

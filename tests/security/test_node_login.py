@@ -236,12 +236,12 @@ def test_a_changed_login_counts_and_one_that_cannot_be_does_not(tickets: list[tu
     assert "has no username=" in problem
     gssapi = {_MECHANISM.replace(".", "_"): "GSSAPI"}
     assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
-    assert made.waits
+    assert [made.waits] == [True]
     assert next(made.exchange("host", "")) == b"ticket for host"
     # The same keytab is opened once, also when another mechanism was in use meanwhile.
     assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
     assert follow() == ("PLAIN", "ann", "")
-    assert not made.waits
+    assert [made.waits] == [False]
     assert follow(**gssapi) == ("GSSAPI", "kafka/h@HOME", "")
     assert len(tickets) == 1
     assert follow(**gssapi, sasl_kerberos_service_name="other")[2] == ""
