@@ -52,7 +52,8 @@ def filled(cls: type[Any], version: int, suffix: str = "") -> Any:
     """A request with two elements in each list, and a name of its own in each string."""
     made = cls()
     for field in fields(cls):
-        if version not in field.versions:
+        # A cursor would have to be one of the topics.
+        if version not in field.versions or field.name == "cursor":
             continue
         if field.struct is not None:
             inner = [filled(field.struct, version, f"{suffix}{index}") for index in range(2)]

@@ -21,6 +21,7 @@ from ottla.wire.api import share_group_describe as shares
 from ottla.wire.api import streams_group_describe as streams
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.delete_topics import DeleteTopicState
+from ottla.wire.api.describe_topic_partitions import Cursor, TopicRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
 from ottla.wire.api.streams_group_heartbeat import TopicInfo
 from tests.broker.guard_scene import Scene, asked, codes_of, filled
@@ -293,3 +294,46 @@ def test_an_unknown_id_of_a_topic_is_for_the_handler_to_refuse(
     (passed,) = scene.passed
     assert getattr(passed, field) == [first]
     assert [each for each in scene.authorizer.questions if "TOPIC" in each] == [f"{question} TOPIC hidden"]
+
+
+# ---- pages
+
+
+def _page(
+    names: list[str], cursor: str, *denied: str, index: int = 3
+) -> tuple[Any, list[str], dict[str, int], list[str]]:
+    """(the handler's cursor, its topics, the refused ones, the questions) of a page from this topic on."""
+    scene = Scene(ApiKey.DESCRIBE_TOPIC_PARTITIONS, None, *(f"DESCRIBE TOPIC {name}" for name in denied))
+    scene.call.node.image.topics = dict.fromkeys("dbac")
+    scene.request.topics = [TopicRequest(name=name) for name in names]
+    scene.request.cursor = Cursor(topic_name=cursor, partition_index=index)
+    told = scene.ask()
+    passed = scene.passed[0] if scene.passed else None
+    place = passed and passed.cursor and (passed.cursor.topic_name, passed.cursor.partition_index)
+    asked_of = [each.name for each in passed.topics] if passed else []
+    questions = sorted(each.split()[-1] for each in scene.authorizer.questions)
+    return place, asked_of, {each.name: each.error_code for each in told.topics}, questions
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_page_of_topics_has_no_word_of_those_before_it(named: bool) -> None:
+    names = list("cbda") if named else []
+    refused = {"c": _DENIED} if named else {}
+    assert _page(names, "b", "a", "c") == (
+        ("b", 3),
+        sorted(["b", "d"], key=(names or list("dbac")).index),
+        refused,
+        ["b", "c", "d"],
+    )
+    # A topic that is not to be seen any more does not hold up the pages behind it.
+    assert _page(names, "c", "c") == (None, ["d"], refused, ["c", "d"])
+    # Nothing is left.
+    assert _page(names, "d", "d") == (None, [], {"d": _DENIED} if named else {}, ["d"])
+
+
+def test_all_topics_go_on_behind_a_topic_that_is_gone() -> None:
+    assert _page([], "bb", "d") == (None, ["c"], {}, ["c", "d"])
+    # Of topics that are named, that is a mistake, and the handler says so.
+    assert _page(["a", "d"], "bb", "a", "d") == (("bb", 3), ["a", "d"], {}, [])
+    for names in ([], ["a", "b"]):
+        assert _page(names, "b", "a", "b", index=-1) == (("b", -1), names, {}, [])

@@ -142,30 +142,31 @@ def describe_topic_partitions(
     authorizer: Authorizer, handler: Handler, call: Call, request: DescribeTopicPartitionsRequest
 ) -> Reply:
     """The topics that the client may describe, as if there were no others."""
-
-    def may(name: str) -> bool:
-        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
-
-    refused: list[Any] = []
-    if request.topics:
-        shown, hidden = divided(request.topics, lambda each: may(each.name))
-        if hidden:
-            denied = handler.error_response(with_field(request, "topics", hidden), call.version, _DENIED)
-            if not shown:
-                return denied
-            refused = denied.topics
-    else:
-        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name)]
-        if not shown:
-            return handler.error_response(request, call.version, _DENIED)
+    cursor = request.cursor
+    named = dict.fromkeys(each.name for each in request.topics)
+    if cursor is not None and (cursor.partition_index < 0 or (named and cursor.topic_name not in named)):
+        # The handler refuses the cursor.
+        return handler.function(call, request)
+    # As in Apache Kafka, a page has no word of the topics before it, the refused ones included.
+    shown, hidden = divided(
+        (name for name in named or call.node.image.topics if cursor is None or name >= cursor.topic_name),
+        lambda name: authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name),
+    )
+    refusals = with_field(request, "topics", [TopicRequest(name=name) for name in hidden] if named else [])
+    refused = handler.error_response(refusals, call.version, _DENIED)
+    if not shown:
+        return refused
+    request = with_field(request, "topics", [TopicRequest(name=name) for name in shown])
+    if cursor is not None and cursor.topic_name not in shown:
+        request.cursor = None
 
     def amend(response: Any) -> Any:
         for topic in response.topics:
             topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
-        response.topics = [*response.topics, *refused]
+        response.topics = [*response.topics, *refused.topics]
         return response
 
-    return amended(handler.function(call, with_field(request, "topics", shown)), amend)
+    return amended(handler.function(call, request), amend)
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
