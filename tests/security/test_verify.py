@@ -77,6 +77,10 @@ def test_a_proof_for_another_nonce_channel_or_length_is_refused() -> None:
     bent("r=theirsours", "r=ours")
     bent("c=biws", "c=eSws")
     bent("p=", "p=AAAA")
+    # No base64: too short by a character, and padded in the middle.
+    bent("c=biws", "c=biw")
+    bent("p=", "p=A")
+    bent("p=", "p=A===")
     bent("p=", "q=")
 
 
