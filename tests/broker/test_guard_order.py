@@ -162,6 +162,14 @@ def test_a_resource_that_is_changed_twice_is_for_the_handler_to_refuse(key: ApiK
     assert types == ([32] if key is ApiKey.DESCRIBE_CONFIGS else [2, 2])
 
 
+def test_a_group_to_delete_that_is_named_twice_is_refused_once() -> None:
+    scene = Scene(ApiKey.DELETE_GROUPS, None, "DELETE GROUP g")
+    scene.request.groups_names = ["g", "h", "g", "h"]
+    told = scene.ask()
+    assert [each.groups_names for each in scene.passed] == [["h"]]
+    assert [(each.group_id, each.error_code) for each in told.results] == [("g", ErrorCode.GROUP_AUTHORIZATION_FAILED)]
+
+
 # ---- transactions
 
 

@@ -76,12 +76,15 @@ def parts(
 ) -> Guard:
     """Check each element of the list `field`, by its attribute `name`; the answers are in the list `out`.
 
-    `unique`: an element may be named once.
+    `unique`: a name may occur once. Without `name` the elements are names, and each is answered once.
     """
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-        named = getattr(request, field)
-        repeated = repetitions(getattr(each, name) for each in named) if unique and name is not None else ()
+        repeated: set[Any] = set()
+        if name is None:
+            request = with_field(request, field, list(dict.fromkeys(getattr(request, field))))
+        elif unique:
+            repeated = repetitions(getattr(each, name) for each in getattr(request, field))
 
         def may(each: Any) -> bool:
             asked = each if name is None else getattr(each, name)
