@@ -343,5 +343,6 @@ def test_all_topics_go_on_behind_a_topic_that_is_gone() -> None:
     assert _page([], "bb", "d") == (None, ["c"], {}, ["c", "d"])
     # Of topics that are named, that is a mistake, and the handler says so.
     assert _page(["a", "d"], "bb", "a", "d") == (("bb", 3), ["a", "d"], {}, [])
+    assert _page([], "d", "b", index=0) == (("d", 0), ["d"], {}, ["d"])
     for names in ([], ["a", "b"]):
         assert _page(names, "b", "a", "b", index=-1) == (("b", -1), names, {}, [])
