@@ -19,6 +19,7 @@ _MAY_START_PROGRAMS = (
     "tests/cli/",
     "tests/wire/",
     "tests/embedded/",
+    "tests/host/",
     "tests/evidence.py",
     "tests/node_processes.py",
     "tests/example/",

@@ -76,7 +76,7 @@ def produce(
     settings.setdefault("acks", acks)
     from ottla.client import Producer
 
-    window, latencies, refusals = MeasuredWindow(), Latencies(count), Refusals()
+    window, latencies, refusals = MeasuredWindow(), Latencies(count), _Unwritten()
     letters = bytes(random.Random(0).choices(range(65, 91), k=size + 65_536))
     with Producer(settings_of("producer", settings)) as producer:
         ensure_topic(bootstrap, client, topic, create=create)
@@ -120,7 +120,7 @@ def _until_interrupted() -> Iterator[Callable[[], None]]:
         caught.append(interrupt)
 
 
-class Refusals:
+class _Unwritten:
     """The records that were not written."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ def _send(
     payload: bytes,
     window: MeasuredWindow,
     latencies: Latencies,
-    refusals: Refusals,
+    refusals: _Unwritten,
 ) -> None:
     sent = time.monotonic_ns()
 
