@@ -137,8 +137,27 @@ def table(
     for number, row in enumerate(rows):
         if number:
             console.print()
-        pairs = zip((column.title for column in columns), row, strict=True)
-        console.print(grid([Column("", "dim", whole=True), Column("")], pairs, headless=True))
+        _print_as_list(console, columns, row)
+
+
+def _print_as_list(console: Console, columns: Sequence[Column], row: Sequence[object]) -> None:
+    """Print a row as lines of a title and a cell. A whole cell that does not fit is left to the terminal to wrap: what
+    is copied from there has no line break.
+    """
+    from rich.text import Text
+
+    width = max(len(column.title) for column in columns)
+    kinds = [Column("", "dim", whole=True), Column("")]
+    room = console.width - width - _GAP
+    pairs = [(f"{column.title:<{width}}", cell) for column, cell in zip(columns, row, strict=True)]
+    if not any(column.whole and len(str(_cell(cell))) > room for column, cell in zip(columns, row, strict=True)):
+        console.print(grid(kinds, pairs, headless=True))
+        return
+    for column, (title, cell) in zip(columns, pairs, strict=True):
+        if column.whole:
+            console.print(Text.assemble((title, "dim"), " " * _GAP, Text(str(_cell(cell)))), soft_wrap=True)
+        else:
+            console.print(grid(kinds, [(title, cell)], headless=True))
 
 
 def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
