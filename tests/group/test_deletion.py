@@ -83,6 +83,19 @@ def test_the_offsets_of_a_deleted_topic_go_with_it() -> None:
     assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (-1, NONE), ("clicks", 0): (2, NONE)}
 
 
+def test_the_offsets_of_a_deleted_topic_that_a_transaction_holds_go_with_it() -> None:
+    host = Host()
+    host.call(commit_request("other", {"orders": {0: 1}}), 8)
+    transactional(host, {0: 5}, 77)
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    host.topics.delete("orders")
+    host.change_topics(deleted=[("orders", topic_id)])
+    host.end_transaction(77, committed=True)
+    for group_id in ("g", "other"):
+        assert fetched(host, group_id, {"orders": [0]}, stable=True) == {("orders", 0): (-1, NONE)}
+
+
 def test_the_offsets_of_a_later_topic_of_the_same_name_stay() -> None:
     host = Host()
     topic_id = host.topics.topic_id("orders")

@@ -1,5 +1,8 @@
 """What the group coordinator asks of the share coordinator, how often, and what it tells of its answers."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from ottla.group.event import DeleteShareState, InitializeShareState
@@ -205,6 +208,28 @@ def test_set_offsets_make_a_group_that_its_log_remembers() -> None:
     host.call(_altered(("orders", (1,)), ("clicks", (0,))), 0)
     held = {topic_id: named.partitions for topic_id, named in host.replayed_group().initialized.items()}
     assert held == {ORDERS: {0, 1, 2}, CLICKS: {0}}
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda: (_heartbeat(Sharer(Host(), "two", ["clicks"])), 1),
+        lambda: (_altered(("clicks", (0,))), 0),
+        lambda: (_deleted("orders"), 0),
+    ],
+    ids=["join", "alter", "delete"],
+)
+def test_nobody_waits_for_a_call_that_a_refused_step_did_not_make(request_of: Callable[[], tuple[Any, int]]) -> None:
+    host = Host()
+    _emptied(host, "orders")
+    host.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    request, version = request_of()
+    host.call(request, version)
+    assert host.share_calls == [] and host.coordinator.shard.share_calls == {}
+    host.refuses = None
+    host.call(request, version)
+    changed = {topic_id for _, topic_id, _ in host.share_states}
+    assert changed == (set() if isinstance(request, DeleteShareGroupOffsetsRequest) else {ORDERS, CLICKS})
 
 
 def test_deleting_offsets_of_nothing_that_there_is_writes_nothing_and_is_answered_at_once() -> None:

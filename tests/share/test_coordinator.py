@@ -264,6 +264,17 @@ def test_records_before_the_first_snapshot_that_counts_are_pruned() -> None:
     assert batches_of(host.read(1)) == before
 
 
+def test_a_log_without_records_has_nothing_to_prune() -> None:
+    host = Host(state_topic_prune_interval_ms=100)
+    host.pass_ms(1_000)
+    assert host.pruned_to == 0
+    # Without any state left, all records go.
+    host.begin()
+    host.delete()
+    host.pass_ms(1_000)
+    assert host.pruned_to == len(host.log) == 2
+
+
 def test_a_partition_that_nobody_writes_is_copied_on_so_that_the_log_can_be_cut() -> None:
     host = Host(
         snapshot_update_records_per_snapshot=1,
