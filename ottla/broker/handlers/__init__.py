@@ -34,7 +34,6 @@ _APIS = {
         ApiKey.UPDATE_FEATURES,
     ),
     "delete_records": (ApiKey.DELETE_RECORDS,),
-    "epoch": (ApiKey.OFFSET_FOR_LEADER_EPOCH,),
     "fetch": (ApiKey.FETCH,),
     "group": (
         ApiKey.FIND_COORDINATOR,
@@ -56,7 +55,7 @@ _APIS = {
         ApiKey.DELETE_GROUPS,
         ApiKey.LIST_GROUPS,
     ),
-    "list_offsets": (ApiKey.LIST_OFFSETS,),
+    "list_offsets": (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH),
     "log_dir": (
         ApiKey.ALTER_REPLICA_LOG_DIRS,
         ApiKey.DESCRIBE_LOG_DIRS,

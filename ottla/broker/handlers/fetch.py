@@ -199,7 +199,7 @@ class ParkedFetch:
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
         results: list[tuple[CachedPartition, PartitionData]] = []
-        urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
+        urgent = final or self.request.max_wait_ms <= 0
         _, read_bytes, urgent = self._read_all(self.wanted, results, self.bytes_max, 0, urgent)
         urgent = urgent or len(self._refused) == len(self.wanted)
         if not urgent and read_bytes < self.bytes_min:

@@ -1,4 +1,5 @@
-"""ListOffsets (key 2): the offset for a timestamp, or of an end of the log.
+"""ListOffsets (key 2): the offset for a timestamp, or of an end of the log. OffsetForLeaderEpoch (key 23): the end of
+a leader epoch in this node's log.
 
 Rules:
 - -2 earliest, -1 latest, -3 the record with the greatest timestamp (KIP-734), -4 earliest local, -5 last tiered,
@@ -8,7 +9,7 @@ Rules:
   its epoch, a consumer gets OFFSET_NOT_AVAILABLE for every offset that it cannot read yet: offsets must not go back.
 - A partition named twice in one request fails as INVALID_REQUEST.
 
-KIPs: 207 (a new leader's offsets), 734.
+KIPs: 101 and 320 (ends of epochs), 207 (a new leader's offsets), 734.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from ottla.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 )
 
 _CONSUMER = -1
@@ -138,3 +146,54 @@ def _not_available(call: Call) -> KafkaError:
 
 def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code, timestamp=-1, offset=-1)
+
+
+# ---- the ends of leader epochs
+
+
+def _ends_error_response(
+    request: OffsetForLeaderEpochRequest, version: int, error: KafkaError
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_no_end(partition.partition, error.code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, error_response=_ends_error_response)
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> Reply:
+    """The end offset for each partition; (-1, -1) where the epoch is older than the log."""
+    return in_turns(call.connection, _ends(call, request))
+
+
+def _ends(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    number = 0
+    for topic in request.topics:
+        answer = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_end(call, topic.topic, partition))
+            number += 1
+            if not number % _PARTITIONS_PER_STEP:
+                yield
+    return response
+
+
+def _end(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = call.node.leader_of(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+    except KafkaError as error:
+        return _no_end(asked.partition, error.code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _no_end(index: int, code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(partition=index, error_code=code, leader_epoch=-1, end_offset=-1)
