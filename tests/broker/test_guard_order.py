@@ -22,6 +22,7 @@ from ottla.wire.api import streams_group_describe as streams
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.delete_topics import DeleteTopicState
 from ottla.wire.api.describe_topic_partitions import Cursor, TopicRequest
+from ottla.wire.api.metadata import MetadataRequestTopic
 from ottla.wire.api.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
 from ottla.wire.api.streams_group_heartbeat import TopicInfo
 from tests.broker.guard_scene import Scene, asked, codes_of, filled
@@ -346,3 +347,29 @@ def test_all_topics_go_on_behind_a_topic_that_is_gone() -> None:
     assert _page([], "d", "b", index=0) == (("d", 0), ["d"], {}, ["d"])
     for names in ([], ["a", "b"]):
         assert _page(names, "b", "a", "b", index=-1) == (("b", -1), names, {}, [])
+
+
+@pytest.mark.parametrize(("version", "refused"), [(10, True), (11, True), (12, False)])
+def test_topics_by_id_are_refused_before_any_question_by_versions_without_ids(version: int, refused: bool) -> None:
+    for name, topic_id in ((None, NO_UUID), ("there", Uuid(b"2" * 16))):
+        scene = Scene(ApiKey.METADATA, version, "DESCRIBE TOPIC hidden", "DESCRIBE TOPIC ")
+        scene.request.topics = [MetadataRequestTopic(name=name, topic_id=topic_id)]
+        told = scene.ask()
+        assert [each.topics for each in scene.passed] == [scene.request.topics if refused else []]
+        assert bool(told.topics) is not refused
+        assert bool(scene.authorizer.questions) is not refused
+
+
+def test_a_topic_that_is_named_twice_is_shown_or_refused_once() -> None:
+    scene = Scene(ApiKey.METADATA, 9, "DESCRIBE TOPIC hidden")
+    scene.request.topics = [MetadataRequestTopic(name=each) for each in ("hidden", "there", "hidden", "there")]
+    told = scene.ask()
+    assert [each.name for each in scene.passed[0].topics] == ["there"]
+    assert [(each.name, each.error_code) for each in told.topics] == [("hidden", _DENIED)]
+    scene = Scene(ApiKey.METADATA, 12, "DESCRIBE TOPIC hidden")
+    scene.request.topics = [
+        MetadataRequestTopic(name=None, topic_id=Uuid(each * 16)) for each in (b"1", b"2", b"3", b"2", b"1")
+    ]
+    told = scene.ask()
+    assert [each.topic_id for each in scene.passed[0].topics] == [b"1" * 16, b"3" * 16]
+    assert [each.topic_id for each in told.topics] == [b"2" * 16]

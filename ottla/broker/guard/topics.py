@@ -90,6 +90,10 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
         return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
 
     if not everything:
+        named = request.topics or ()
+        if call.version < _BY_ID_FROM and any(each.name is None or each.topic_id != NO_UUID for each in named):
+            # The handler refuses what the version does not have.
+            return handler.function(call, request)
         request = with_field(request, "topics", _kept(authorizer, call, request, refused))
 
     def amend(response: MetadataResponse) -> MetadataResponse:
@@ -117,7 +121,7 @@ def _kept(
     kept: list[Any] = []
     by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for topic in request.topics or ():
+    for topic in {(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values():
         if by_id:
             name = node.topic_name(topic.topic_id) if topic.topic_id != NO_UUID else None
             if name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
