@@ -16,7 +16,7 @@ from ottla.broker.observe.trace_context import LOOKS_MAX
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.log.segment.segment import Slice
-from ottla.wire.api import API, ApiKey
+from ottla.wire.api import API, ApiKey, share_fetch
 from ottla.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from ottla.wire.api.produce import (
     PartitionProduceData,
@@ -26,7 +26,6 @@ from ottla.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.api.share_fetch import ShareFetchResponse
 from tests.broker.test_spans import HEADERS, _attribute, batch, fields
 
 _KNOWN = Uuid(b"k" * 16)
@@ -107,11 +106,18 @@ def test_only_what_reads_records_makes_spans_with_its_answer(scene: _Scene, key:
 
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.SHARE_FETCH])
 @pytest.mark.parametrize(
-    "reply", [_fetched(PLAIN, None), FetchResponse(), ShareFetchResponse(), KafkaError(ErrorCode.NONE)]
+    "reply", [_fetched(PLAIN, None), FetchResponse(), share_fetch.ShareFetchResponse(), KafkaError(ErrorCode.NONE)]
 )
 def test_an_answer_without_a_trace_is_not_waited_for(scene: _Scene, key: ApiKey, reply: Any) -> None:
     assert scene.answered(key, FetchRequest(), reply) == []
     assert scene.slot.on_queued is None
+
+
+def test_a_share_group_s_fetch_makes_spans_by_the_ids_of_topics(scene: _Scene) -> None:
+    part = share_fetch.PartitionData(partition_index=4, records=TRACED)
+    topic = share_fetch.ShareFetchableTopicResponse(topic_id=_KNOWN, partitions=[part])
+    names = scene.answered(ApiKey.SHARE_FETCH, None, share_fetch.ShareFetchResponse(responses=[topic]))
+    assert names == ["fetch known"]
 
 
 def test_each_traced_batch_has_a_span_with_its_partition_and_offset(scene: _Scene) -> None:
