@@ -350,3 +350,31 @@ def test_a_request_of_before_the_setting_is_not_timed() -> None:
     slow.call.times = None
     waits = Later()
     assert slow.handler(slow.takes(0, waits)).function(slow.call, None) is waits
+
+
+def test_so_many_lines_a_second_and_then_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.observe.slow._LINES_PER_SECOND", 3)
+    made = _Slow(over_ms=0)
+    log: Any = made.log
+
+    def lines(count: int) -> int:
+        before = len(_fields(caplog))
+        for _ in range(count):
+            log.answered(made.call, made.handler(None), made.call.times, None, SimpleNamespace(), made.slot)
+            made.slot.on_queued()
+            made.sent.pop()()
+        return len(_fields(caplog)) - before
+
+    assert [lines(2), lines(2), lines(2)] == [2, 1, 0]
+    ((seconds, second),) = [given.args for given in log._loop.call_later.call_args_list]
+    assert seconds == 1.0
+    second()
+    assert [vars(each)["left_out"] for each in caplog.records if hasattr(each, "left_out")] == [3]
+    assert lines(5) == 3
+    # The end of a log tells the rest, and nothing where nothing was left out.
+    log.close()
+    log.close()
+    assert [vars(each)["left_out"] for each in caplog.records if hasattr(each, "left_out")] == [3, 2]
+    assert log._loop.call_later.return_value.cancel.called
