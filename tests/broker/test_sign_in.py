@@ -21,6 +21,8 @@ from ottla.client import (
     ScramMechanism,
 )
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.create_delegation_token import CreateDelegationTokenRequest
@@ -352,3 +354,40 @@ def test_tokens_never_show_in_the_log(node: ottla.Node, caplog: pytest.LogCaptur
     said = caplog.text
     for secret in ("not-to-be-told", PASSWORD, base64.b64encode(PASSWORD.encode()).decode()):
         assert secret not in said
+
+
+def test_a_listener_s_tickets_are_checked_with_its_line_and_named_by_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.broker.dispatch import sign_in as module
+    from ottla.security import kerberos
+
+    made: list[tuple[str, ...]] = []
+
+    class Acceptor:
+        def __init__(self, name: str, text: str) -> None:
+            made.append(("acceptor", name, text))
+
+        def begin(self) -> str:
+            return "begun"
+
+    monkeypatch.setattr(kerberos, "Acceptor", Acceptor)
+    monkeypatch.setattr(kerberos, "default_realm", lambda: "HOME")
+    monkeypatch.setattr(kerberos, "service_name", lambda service, options: made.append((service, options["keyTab"])))
+    own = "listener.name.sasl_plaintext.gssapi.sasl"
+    line = f'{kerberos.MODULE} required useKeyTab=true keyTab="/own" principal="kafka/h@HOME";'
+    settings = ServerSettings.parse(
+        single_node("/data", "127.0.0.1", 9092)
+        | SETTINGS
+        | {
+            f"{own}.jaas.config": line,
+            f"{own}.kerberos.service.name": "own",
+            "sasl.kerberos.service.name": "other",
+            f"{own}.kerberos.principal.to.local.rules": "RULE:[1:$1]/U,DEFAULT",
+        }
+    )
+    begins, user = module._kerberos(settings, "SASL_PLAINTEXT").args  # type: ignore[attr-defined]
+    assert made == [("acceptor", f"{own}.jaas.config", line), ("own", "/own")]
+    assert begins() == "begun"
+    assert [user(each) for each in ("ann@AWAY", "kafka/h@HOME")] == ["ANN", "kafka"]
+    missing = ServerSettings.parse(single_node("/data", "127.0.0.1", 9092) | SETTINGS)
+    with pytest.raises(OttlaError, match=rf"{own}\.jaas\.config.*its keytab"):
+        module._kerberos(missing, "SASL_PLAINTEXT")
