@@ -110,6 +110,51 @@ def test_a_request_waits_for_nothing_where_its_transaction_is_open() -> None:
     assert (scene.held(), scene.questions, scene.told) == ([{}], [], [])
 
 
+def test_only_transactional_batches_are_asked_about_and_all_of_them_outlive_the_receive_buffer() -> None:
+    scene = _Scene()
+    (data,) = scene.request.topic_data
+    plain = build([(1, b"k", b"v", [])], producer_id=8, producer_epoch=0, base_sequence=0)
+    buffers = [bytearray(each) for each in (data.partition_data[0].records or b"", plain)]
+    data.partition_data[0].records = memoryview(buffers[0])
+    data.partition_data += [
+        PartitionProduceData(index=2, records=memoryview(buffers[1])),
+        PartitionProduceData(index=3, records=None),
+    ]
+    passed = scene.held()
+    assert scene.questions[0].partitions == (_T0, _T1)
+    before = [bytes(buffer) for buffer in buffers]
+    for buffer in buffers:
+        buffer[:] = bytes(len(buffer))
+    scene.answer(ErrorCode.NONE, ErrorCode.NONE)
+    assert len(passed) == 1 and data.partition_data[3].records is None
+    assert [bytes(data.partition_data[index].records or b"") for index in (0, 2)] == before
+
+
+def test_a_held_request_of_a_producer_that_has_left_is_not_handled() -> None:
+    scene = _Scene()
+    passed = scene.held()
+    scene.connection.closed = True
+    scene.answer(ErrorCode.NONE, ErrorCode.NONE)
+    assert (passed, scene.told) == ([], ["pause"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_held_request_is_answered_later_or_ends_its_connection(fails: bool) -> None:
+    scene, replicas, answers = _Scene(), Later(), list[Any]()
+    scene.connection.close = scene.told.append
+
+    def go_on(verified: Verified) -> Any:
+        if fails:
+            raise PeerError("acks=0")
+        return replicas
+
+    scene.hold(go_on).then(answers.append)
+    scene.answer(ErrorCode.NONE, ErrorCode.NONE)
+    assert (answers, scene.told) == ([], ["pause", "acks=0" if fails else "resume"])
+    replicas.resolve("done")
+    assert answers == ([] if fails else ["done"])
+
+
 @pytest.mark.parametrize(("acks", "error"), [(-1, KafkaError), (0, PeerError)])
 def test_a_request_of_two_producers_is_refused(acks: int, error: type[Exception]) -> None:
     scene = _Scene(second=8)
