@@ -77,8 +77,8 @@ class StoredState:
     delivery_complete_count: int = UNSET_COUNT
     batches: tuple[StateBatch, ...] = ()
     snapshot_epoch: int = 0
-    #: The highest epochs since the state was created or deleted, which fence whoever comes with a lower one: those
-    #: above may be lower, for an initialization sets them anew.
+    #: The highest epochs of the state since it was first created: a request with a lower one is fenced. The epochs
+    #: above may be lower, because an initialization resets them.
     highest_state_epoch: int = 0
     highest_leader_epoch: int = 0
     #: When the state was created, and when its snapshot was written; they differ if the snapshot is a copy.

@@ -29,7 +29,6 @@ from ottla.kernel.client_error import (
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.txn.event import AddPartitions, WriteMarkers
-from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -225,35 +224,6 @@ def test_a_commit_can_be_aborted_until_it_is_sent_and_when_it_was_refused() -> N
     machine.begin(2)
     machine.committing()
     machine.aborting()
-
-
-def test_a_group_is_added_once_by_the_first_protocol_and_never_by_the_second() -> None:
-    assert opened(2).group_request("g") is None
-    machine = opened(1)
-    assert machine.group_request("g") == AddOffsetsToTxnRequest(
-        transactional_id="x", producer_id=7, producer_epoch=0, group_id="g"
-    )
-    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        machine.group_answered("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert machine.group_request("g") is not None, "it was not added"
-    machine.group_answered("g", ErrorCode.NONE)
-    assert machine.group_request("g") is None and machine.group_request("h") is not None
-    # The coordinator has a transaction now, though nothing was written.
-    machine.aborting()
-    assert machine.end_request() is not None
-    machine.end_answered(EndTxnResponse())
-    machine.begin(1)
-    assert machine.group_request("g") is not None, "another transaction"
-
-
-def test_offsets_are_owed_to_an_open_transaction_only() -> None:
-    machine = opened()
-    machine.owe(GroupMetadata("g"), {})
-    assert machine.owed == []
-    machine.failed(failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        machine.owe(GroupMetadata("g"), {ONE: (1, -1, "")})
-    assert machine.owed == []
 
 
 def test_offsets_that_an_answer_leaves_out_are_still_owed() -> None:

@@ -21,11 +21,13 @@ from ottla.kernel.client_error import Fenced, NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.wire.api.end_txn import EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
 
 ONE = TopicPartition("t", 0)
@@ -239,6 +241,35 @@ def test_offsets_that_cannot_be_written_fail_the_transaction_unless_that_passes(
         assert scene.machine.owed, "still to be written"
 
     played(play)
+
+
+def test_a_group_is_added_once_by_the_first_protocol_and_never_by_the_second() -> None:
+    assert Scene(2).machine.group_request("g") is None
+    machine = Scene(1).machine
+    assert machine.group_request("g") == AddOffsetsToTxnRequest(
+        transactional_id="x", producer_id=7, producer_epoch=0, group_id="g"
+    )
+    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        machine.group_answered("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert machine.group_request("g") is not None, "it was not added"
+    machine.group_answered("g", ErrorCode.NONE)
+    assert machine.group_request("g") is None and machine.group_request("h") is not None
+    # The coordinator has a transaction now, though nothing was written.
+    machine.aborting()
+    assert machine.end_request() is not None
+    machine.end_answered(EndTxnResponse())
+    machine.begin(1)
+    assert machine.group_request("g") is not None, "another transaction"
+
+
+def test_offsets_are_owed_to_an_open_transaction_only() -> None:
+    machine = Scene().machine
+    machine.owe(GroupMetadata("g"), {})
+    assert machine.owed == []
+    machine.failed(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED"))
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        machine.owe(GroupMetadata("g"), {ONE: (1, -1, "")})
+    assert machine.owed == []
 
 
 @pytest.mark.parametrize("commits", [False, True])

@@ -302,3 +302,25 @@ def test_an_expression_is_looked_at_again_after_its_refresh_interval_and_when_th
     host.group().resolved["or.*"] = resolved._replace(timestamp_ms=host.now_ms + 5_000)
     member.beat()
     assert resolved_ms() == host.now_ms
+
+
+def test_an_initial_delay_does_not_shorten_the_interval() -> None:
+    settings = CoordinatorSettings(
+        group_streams_initial_rebalance_delay_ms=1_000, group_streams_assignment_interval_ms=10_000
+    )
+    host = Host(settings)
+    one = Streamer(host, "one")
+    one.join()
+    one.beat()
+    host.pass_ms(1_000)
+    assert host.group().assignment_epoch == host.group().epoch
+    one.leave()
+    two = Streamer(host, "two")
+    two.join()
+    assert two.statuses == [(5, "Assignment delayed due to the configured initial rebalance delay.")]
+    host.pass_ms(9_000)
+    two.beat()
+    assert two.statuses == [(5, "Assignment delayed due to the configured assignment interval.")]
+    host.pass_ms(1_000)
+    two.beat()
+    assert two.statuses == [] and two.active

@@ -223,27 +223,6 @@ def test_assignments_have_an_interval() -> None:
     assert two.statuses == []
 
 
-def test_an_initial_delay_does_not_shorten_the_interval() -> None:
-    host = Host(
-        change(QUICK, group_streams_initial_rebalance_delay_ms=1_000, group_streams_assignment_interval_ms=10_000)
-    )
-    one = Streamer(host, "one")
-    one.join()
-    one.beat()
-    host.pass_ms(1_000)
-    assert host.group().assignment_epoch == host.group().epoch
-    one.leave()
-    two = Streamer(host, "two")
-    two.join()
-    assert two.statuses == [(5, "Assignment delayed due to the configured initial rebalance delay.")]
-    host.pass_ms(9_000)
-    two.beat()
-    assert two.statuses == [(5, "Assignment delayed due to the configured assignment interval.")]
-    host.pass_ms(1_000)
-    two.beat()
-    assert two.statuses == [] and two.active
-
-
 def test_standby_tasks_are_in_other_processes() -> None:
     host = Host(change(QUICK, group_streams_num_standby_replicas=1))
     topology = Topology(subtopologies=[counter()])
