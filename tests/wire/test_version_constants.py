@@ -25,6 +25,7 @@ broker/dispatch/sign_in _NAMED_FROM 3 ApiVersionsRequest.client_software_name
 broker/guard/groups _BATCHED_FROM 4 FindCoordinatorRequest.coordinator_keys
 broker/guard/groups _MANY_GROUPS_FROM 8 OffsetFetchRequest.groups
 broker/guard/groups _PROTOCOL_FROM 5 SyncGroupRequest.protocol_type
+broker/guard/groups _SHARE_FROM 6 FindCoordinator takes keys of share groups (KIP-932)
 broker/guard/refusal _NO_PROTOCOL_FROM 7 JoinGroupResponse.protocol_type
 broker/guard/topics _BY_ID_FROM 12 a Metadata request by topic ids; Apache's brokers refuse them in 10 and 11
 broker/guard/transactions _BATCHED_FROM 4 AddPartitionsToTxnRequest.transactions
