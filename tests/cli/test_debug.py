@@ -125,3 +125,45 @@ def test_what_cannot_be_read_is_listed(tool: Tool, tmp_path: Path, name: str) ->
     told = said.json
     assert said.code == 1
     assert any("No such file" in why for why in told["missing"].values())
+
+
+@pytest.mark.parametrize(
+    ("local", "words", "environment", "asks"),
+    [
+        (False, [], {}, True),
+        (True, [], {}, False),
+        (True, ["-b", "b:1"], {}, True),
+        (True, [], {"OTTLA_BOOTSTRAP_SERVERS": "b:1"}, True),
+        (True, [], {"OTTLA_PROFILE": "near"}, True),
+        (True, ["--profile", "near"], {}, True),
+    ],
+)
+def test_a_bundle_of_a_local_node_asks_a_cluster_only_if_one_is_named(
+    tool: Tool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    local: bool,
+    words: list[str],
+    environment: dict[str, str],
+    asks: bool,
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[profiles.near]\n"bootstrap.servers" = "b:1"\n')
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS")
+    monkeypatch.setenv("OTTLA_CONFIG", str(config))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    asked: list[object] = []
+
+    def connect(_: object, settings: dict[str, object], *, or_raise: bool) -> tuple[None, str]:
+        asked.append((settings["bootstrap.servers"], or_raise))
+        return None, "nobody there"
+
+    monkeypatch.setattr("ottla.cli.ottla.debug._connect", connect)
+    (tmp_path / "data").mkdir()
+    where = ["--directory", str(tmp_path / "data")] if local else []
+    tool("debug", "bundle", "-o", str(tmp_path / "out.tar.gz"), *where, *words)
+    assert asked == [("b:1" if local else "127.0.0.1:9092", not local)] * asks
+    with tarfile.open(tmp_path / "out.tar.gz") as archive:
+        parts = [file.read() for each in archive if (file := archive.extractfile(each)) is not None]
+    assert any(b"nobody there" in part for part in parts) is asks

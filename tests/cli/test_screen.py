@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from ottla.cli import screen
+from ottla.cli import screen, top
 from ottla.cli.option import TABLES_WANTED
 from ottla.cli.screen import Column
 from ottla.client import ErrorCode, KafkaError
@@ -239,3 +239,18 @@ def test_a_bar_counts_what_it_is_for(shown: Callable[..., tuple[str, str]]) -> N
     _, err = shown(bar(None), 100)
     assert "%" not in err and "1,234 bytes" in err
     assert "0:00:0" in err, "the time that has passed, for what has no end"
+
+
+@pytest.mark.parametrize(("columns", "between"), [(100, ["", "group"]), (0, ["g"])])
+def test_top_once_puts_the_groups_below_the_topics(
+    shown: Callable[..., tuple[str, str]], columns: int, between: list[str]
+) -> None:
+    topic = {"topic": "t", "partitions": 1, "records": 9, "records_per_s": 1.5, "bytes": 70, "bytes_per_s": 9.0}
+    group = {"group": "g", "state": "Stable", "members": 1, "lag": 4, "lag_per_s": -2.4}
+    topics, groups = [topic | {"hottest_partition": 0}], [group]
+    out, _ = shown(lambda: top._print(topics, groups), columns)
+    firsts = [line.split("\t")[0].split("  ")[0] for line in out.split("\n")]
+    assert firsts == [*["topic"] * (columns > 0), "t", *between, *["g"] * (columns > 0), ""]
+    alone, _ = shown(lambda: top._print(topics, []), columns)
+    assert out.startswith(alone)
+    assert len(alone.split("\n")) == 2 + (columns > 0)
