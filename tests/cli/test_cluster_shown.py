@@ -120,10 +120,11 @@ def test_a_cluster_goes_up_once_and_down_with_or_without_its_data(
         taken = "ottla: {home} already holds a cluster: start it without options, or use another -d DIR\n"
         assert ottla("up", *option) == (1, "", taken)
     running[:] = [1]
-    assert ottla("down") == (0, "", "node 1 down; its data stays in {home}\n")
+    assert ottla("down") == (0, "", "node 1 down; the cluster's data stays in {home}\n")
+    assert ottla("down") == (0, "", "all nodes were down already; the cluster's data stays in {home}\n")
     code, out, _ = ottla("down", "--json")
     assert (code, json.loads(out)) == (0, {"stopped": [], "deleted": False})
-    assert ottla("down", "--delete") == (0, "", "no node down; its data is deleted\n")
+    assert ottla("down", "--delete") == (0, "", "all nodes were down already; the cluster's data is deleted\n")
     assert not (tmp_path / "home").exists()
 
 

@@ -251,8 +251,9 @@ def down(directory: str, delete: bool, as_json: bool) -> None:
     stopped = cluster.stop()
     if delete:
         cluster.remove()
-    kept = "its data is deleted" if delete else f"its data stays in {directory}"
-    screen.report(as_json, {"stopped": stopped, "deleted": delete}, f"{_nodes(stopped)} down; {kept}")
+    state = f"{_nodes(stopped)} down" if stopped else "all nodes were down already"
+    kept = "the cluster's data is deleted" if delete else f"the cluster's data stays in {directory}"
+    screen.report(as_json, {"stopped": stopped, "deleted": delete}, f"{state}; {kept}")
 
 
 LOCAL = (up, status, kill, stop, restart, add_node, drain, grow, roll, down)
