@@ -75,9 +75,7 @@ def format_directories(
     """
     if not cluster_id:
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
-    founding = standalone or initial_controllers is not None
-    if standalone and not settings.is_controller:
-        raise OttlaError("You can only use --standalone on a controller.")
+    founding = _founds(settings, standalone, initial_controllers)
     levels, kraft_version = _levels(
         settings, release_version, dict(features or {}), founding=founding, joining=no_initial_controllers
     )
@@ -137,6 +135,13 @@ def _credentials(levels: Mapping[str, int], scram: Sequence[str], rng: Rng) -> l
         least = METADATA_VERSIONS[SCRAM_FROM].text
         raise OttlaError(f"SCRAM is only supported in metadata.version {least} or later.")
     return format_argument.scram_records(scram, rng) if scram else []
+
+
+def _founds(settings: ServerSettings, standalone: bool, initial_controllers: str | None) -> bool:
+    """Whether the node begins a new quorum."""
+    if standalone and not settings.is_controller:
+        raise OttlaError("You can only use --standalone on a controller.")
+    return standalone or initial_controllers is not None
 
 
 def _levels(
