@@ -24,7 +24,7 @@ from ottla.cli.records import read, table_input
 from ottla.cli.records.input import BadRecord, Shape, from_json, from_json_line, records
 from ottla.cli.records.table_input import from_csv
 from ottla.client import ErrorCode, KafkaError, TopicPartition
-from ottla.client.admin.result import Results
+from ottla.client.admin.result import QuorumDescription, QuorumReplica, Results
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid, uuid_text
 from tests.cli.shown_scene import run
@@ -108,6 +108,24 @@ def test_voters_are_added_and_removed(asked: Callable[..., Said]) -> None:
     assert asked(quorum, client, *remove) == (0, "", "node 4 is no longer a voter\n")
     client.remove_raft_voter.assert_called_once_with(4, Uuid(b"\1" * 16))
     assert asked(quorum, client, *remove, "--json").json == {"removed": 4, "directory_id": ID}
+
+
+def test_every_replica_of_the_quorum_has_a_row(asked: Callable[..., Said]) -> None:
+    voters = (QuorumReplica(1, Uuid(b"\1" * 16), 500, 9, 9), QuorumReplica(2, Uuid(b"\1" * 16), 460, 8, 7))
+    observers = (QuorumReplica(13, Uuid(b"\1" * 16), 499, -1, 5),)
+    where = {2: ("C://n2:9093", "B://n2:1")}
+    client = Mock()
+    client.describe_quorum.return_value = QuorumDescription(1, 7, 1480, voters, observers, where)
+    rows = [line.split("\t") for line in asked(quorum, client, "quorum").out.splitlines()]
+    assert rows == [
+        ["1", "leader", "500", "0", "9", ID],
+        ["2", "voter", "460", "40", "8", ID, "C://n2:9093 B://n2:1"],
+        ["13", "observer", "499", "1", "", ID],
+    ]
+    shown = asked(quorum, client, "quorum", terminal=True).out
+    assert "epoch 7, high watermark 1,480" in shown
+    titles = [line for line in shown.splitlines() if "directory id" in line]
+    assert " ".join(titles[0].split()) == "node role end behind fetched directory id address"
 
 
 @pytest.mark.parametrize(
