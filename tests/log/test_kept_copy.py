@@ -121,10 +121,11 @@ def test_a_log_that_is_there_goes_on_without_its_copy() -> None:
     assert node.store.unfinished_moves == {_TP: "/a"}, "the move begins again"
 
 
-def test_a_move_that_is_cancelled_leaves_no_copy_and_a_log_that_can_change() -> None:
+def test_a_move_that_is_cancelled_leaves_no_copy_and_a_log_that_can_change(caplog: pytest.LogCaptureFixture) -> None:
     node = _Node()
     node.store.cancel_move(_TP)
     append(node.log, b"v")
+    assert not caplog.text
     node.power_off()
     assert node.start(["/a"]) is None
     assert not node.suffixes()
