@@ -255,6 +255,32 @@ def test_a_good_answer_wakes_the_poll_and_its_nodes_are_known() -> None:
     scene(play)
 
 
+def test_an_answers_size_and_time_are_counted_in_all_and_for_each_topic_with_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def play(cluster: Cluster, fetcher: Watched) -> None:
+        records = build([(1, b"k", b"v", [])], base_offset=5)
+        data = [PartitionData(partition_index=number, records=records) for number in (0, 9)]
+        empty = PartitionData(partition_index=0, records=None)
+        topics = [
+            FetchableTopicResponse(topic="empty", partitions=[empty]),
+            FetchableTopicResponse(topic_id=wanted(cluster).topic_id, partitions=data),
+            FetchableTopicResponse(topic="other", partitions=data[:1]),
+        ]
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_result(FetchResponse(responses=topics))
+        sent_ms = now_ms()
+        monkeypatch.setattr("ottla.client.consumer.fetcher.now_ms", lambda: sent_ms + 40)
+        fetcher._answered(1, FetchSession(), {ONE: wanted(cluster)}, sent_ms, answer)
+        meter, size = fetcher._meter, len(records)
+        assert (meter._fetch_bytes.total, meter._fetch_bytes.count) == (3 * size, 1)
+        assert (meter._fetch_ms.total, meter._fetch_ms.count) == (40, 1)
+        found = {name: topic.bytes.total for name, topic in meter._topics.items()}
+        assert found == {"t": 2 * size, "other": size}
+
+    scene(play)
+
+
 def test_answers_for_a_closed_consumer_are_dropped() -> None:
     def play(cluster: Cluster, fetcher: Watched) -> None:
         fetcher._closed = True

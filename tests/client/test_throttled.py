@@ -240,6 +240,23 @@ def test_a_sign_in_that_is_due_at_the_end_of_the_throttle_comes_first(monkeypatc
     hurried(scene())
 
 
+def test_nothing_is_sent_into_a_sign_in_when_the_connection_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        connection, transport = connect()
+        transport.close = Mock(side_effect=lambda: connection.connection_lost(None))
+
+        async def authenticate(timeout_ms: int) -> None:
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(connection, "_authenticate", authenticate)
+        connection._sign_in_at = 0.0
+        connection.send_unanswered(HeartbeatRequest(), 2)
+        await connection.finish()
+        assert written(transport) == []
+
+    hurried(scene())
+
+
 def test_a_throttle_goes_on_after_a_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         connection, transport = connect()
