@@ -32,6 +32,17 @@ class _Clock(clock.MachineClock):
         return round(1_000 * self._loop.time())
 
 
+async def passing(seconds: float) -> None:
+    """Return when so much of the loop's time has passed."""
+    loop = asyncio.get_running_loop()
+    passed = asyncio.Event()
+    timer = loop.call_later(seconds, passed.set)
+    try:
+        await passed.wait()
+    finally:
+        timer.cancel()
+
+
 def hurried(main: Coroutine[Any, Any, T]) -> T:
     """Run this to its end; a wait takes no time, and `now_ms` agrees with the loop about how long it was."""
     with asyncio.Runner(loop_factory=_Hurried) as runner:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,14 +11,14 @@ from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.decode import DeadLetters
-from tests.client.hurried import hurried
+from tests.client.hurried import hurried, passing
 
 ONE = TopicPartition("t", 0)
 
 
 async def _unanswered(*_: object) -> None:
     """No coordinator is found, for longer than any call may take."""
-    await asyncio.sleep(1_000)
+    await passing(1_000)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

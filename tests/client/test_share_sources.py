@@ -38,7 +38,7 @@ from ottla.wire.api.share_fetch import (
 )
 from ottla.wire.api.share_fetch import PartitionData as FetchedData
 from ottla.wire.batch import build
-from tests.client.hurried import hurried
+from tests.client.hurried import hurried, passing
 from tests.client.test_share_consumer import ID, ONE, TWO, Heard, begin, record, said, with_session
 
 THREE = TopicPartition("t", 2)
@@ -326,10 +326,10 @@ def test_a_close_ends_all_sessions_at_the_same_time_and_within_the_request_timeo
             assert consumer._group is not None
 
             async def leave(_: str) -> None:
-                await asyncio.sleep(60)
+                await passing(60)
 
             async def call(*_: object, timeout_ms: int, **__: object) -> None:
-                await asyncio.sleep(timeout_ms / 1000)
+                await passing(timeout_ms / 1000)
                 raise ConnectionLost("it did not answer")
 
             consumer._group.leave = leave  # type: ignore[assignment, method-assign]

@@ -15,7 +15,7 @@ from ottla.kernel.client_error import ConnectionLost, RequestTimedOut
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.compile import encode
-from tests.client.hurried import hurried
+from tests.client.hurried import hurried, passing
 from tests.client.test_connection import Transport, connect, receive
 
 MINUTE_MS = 60_000
@@ -45,9 +45,9 @@ def test_requests_wait_for_the_end_of_the_throttle_and_go_in_their_order() -> No
         later = [send(connection), send(connection)]
         assert (connection.throttled, connection.in_flight) == (True, 2)
         assert written(transport) == [1]
-        await asyncio.sleep(4.9)
+        await passing(4.9)
         assert written(transport) == [1]
-        await asyncio.sleep(0.11)
+        await passing(0.11)
         assert written(transport) == [1, 2, 3]
         assert (connection.throttled, connection.in_flight) == (False, 2)
         send(connection)
@@ -69,9 +69,9 @@ def test_of_two_throttles_the_later_end_counts(second_ms: int, ends_ms: int) -> 
         answer(connection, 1, 5_000)
         answer(connection, 2, second_ms)
         send(connection)
-        await asyncio.sleep(ends_ms / 1000 - 0.01)
+        await passing(ends_ms / 1000 - 0.01)
         assert written(transport) == [1, 2]
-        await asyncio.sleep(0.02)
+        await passing(0.02)
         assert written(transport) == [1, 2, 3]
 
     hurried(scene())
@@ -87,7 +87,7 @@ def test_a_request_s_timeout_does_not_run_while_the_client_is_throttled() -> Non
         answer(connection, 1, 10_000)
         held = send(connection, timeout_ms=1_000)
         began = now_ms()
-        await asyncio.sleep(10.9)
+        await passing(10.9)
         assert connection.closed is None and not held.done() and not in_flight.done()
         with pytest.raises(RequestTimedOut, match="b:9092 did not answer Heartbeat in 1000 ms"):
             await held
@@ -119,7 +119,7 @@ def test_an_answer_stops_the_clock_of_a_request_that_was_given_more_time() -> No
         send(connection, timeout_ms=100)
         answer(connection, 1, 1_000)
         answer(connection, 2)
-        await asyncio.sleep(5)
+        await passing(5)
         assert connection.closed is None
 
     hurried(scene())
@@ -180,7 +180,7 @@ def test_requests_held_back_fail_with_their_connection(end: Any) -> None:
         with pytest.raises(ConnectionLost):
             await held
         assert not connection.throttled and connection.in_flight == 0
-        await asyncio.sleep(6)
+        await passing(6)
         assert written(transport) == [1]
 
     hurried(scene())
@@ -231,10 +231,10 @@ def test_a_sign_in_that_is_due_at_the_end_of_the_throttle_comes_first(monkeypatc
         connection._sign_in_at = asyncio.get_running_loop().time() + 3
         answer(connection, 1, 5_000)
         send(connection)
-        await asyncio.sleep(6)
+        await passing(6)
         assert written(transport) == [1]
         signed_in.set()
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         assert written(transport) == [1, 2]
 
     hurried(scene())
@@ -246,7 +246,7 @@ def test_nothing_is_sent_into_a_sign_in_when_the_connection_is_finished(monkeypa
         transport.close = Mock(side_effect=lambda: connection.connection_lost(None))
 
         async def authenticate(timeout_ms: int) -> None:
-            await asyncio.sleep(60)
+            await passing(60)
 
         monkeypatch.setattr(connection, "_authenticate", authenticate)
         connection._sign_in_at = 0.0
@@ -268,9 +268,9 @@ def test_a_throttle_goes_on_after_a_sign_in(monkeypatch: pytest.MonkeyPatch) -> 
         send(connection)
         connection._sign_in_at = 0.0
         send(connection)
-        await asyncio.sleep(4.9)
+        await passing(4.9)
         assert written(transport) == [1]
-        await asyncio.sleep(0.2)
+        await passing(0.2)
         assert written(transport) == [1, 2]
 
     hurried(scene())
