@@ -124,6 +124,8 @@ def test_a_group_takes_no_more_members_than_it_may() -> None:
         {"member_epoch": -2, "topology": None},
         {"member_epoch": 1},
         {"topology": Topology(subtopologies=[reader(source_topic_regex=["a.*"])])},
+        {"topology": Topology(subtopologies=[reader()] * 5001)},
+        {"topology": Topology(subtopologies=[reader(repartition_sink_topics=["t"] * 10_000)])},
     ],
 )
 def test_a_request_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:

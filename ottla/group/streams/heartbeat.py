@@ -43,6 +43,8 @@ from ottla.wire.api import streams_group_heartbeat as api
 
 #: Apache Kafka's number, not a setting.
 _REFRESH_INTERVAL_MS = 2_147_483_647
+#: The subtopologies of a topology and the topics that they name. They are worked out in one step of the loop.
+_TOPOLOGY_PARTS_MAX = 10_000
 
 
 def streams_heartbeat(context: CommandContext, call: Called) -> None:
@@ -112,6 +114,8 @@ def _join_problem(request: api.StreamsGroupHeartbeatRequest) -> str:
             return f"{field} must be empty when (re-)joining."
     if request.topology is None:
         return "Topology must be non-null when (re-)joining."
+    if _parts(request.topology) > _TOPOLOGY_PARTS_MAX:
+        return f"Topology must have at most {_TOPOLOGY_PARTS_MAX} subtopologies and topics."
     for subtopology in request.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
@@ -120,6 +124,14 @@ def _join_problem(request: api.StreamsGroupHeartbeatRequest) -> str:
                     f"but it is set to {topic.partitions}."
                 )
     return ""
+
+
+def _parts(topology: api.Topology) -> int:
+    topics = (
+        (each.source_topics, each.state_changelog_topics, each.repartition_sink_topics, each.repartition_source_topics)
+        for each in topology.subtopologies
+    )
+    return len(topology.subtopologies) + sum(len(names) for lists in topics for names in lists)
 
 
 # -- leaving
