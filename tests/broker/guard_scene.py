@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,9 +86,13 @@ class Scene:
                 group_coordinator_rebalance_protocols=("classic", "consumer", "streams"),
             ),
         )
-        self.call: Any = SimpleNamespace(
-            node=node, version=self.version, connection=SimpleNamespace(listener_name="PLAINTEXT")
+        #: The next steps of a long request.
+        self.steps: list[Callable[[], None]] = []
+        turns = SimpleNamespace(wait=self.steps.append)
+        connection = SimpleNamespace(
+            listener_name="PLAINTEXT", closed=False, turns=turns, pause=lambda: None, resume=lambda: None
         )
+        self.call: Any = SimpleNamespace(node=node, version=self.version, connection=connection, is_long=False)
         known = HANDLERS if key in HANDLERS else CONTROLLER_HANDLERS
         self.handler = guarded(self.authorizer, Handler(self.api, self._handle, known[key].error_response))  # type: ignore[arg-type]
         self.request = filled(self.api.request, self.version)

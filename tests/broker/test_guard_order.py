@@ -190,7 +190,7 @@ def test_no_client_writes_into_an_internal_topic_in_a_transaction(name: str, gua
         assert not scene.passed
         assert f"WRITE TOPIC {name}" not in scene.authorizer.questions
     else:
-        call: Any = SimpleNamespace(node=SimpleNamespace(image=image), version=3)
+        call: Any = SimpleNamespace(node=SimpleNamespace(image=image), version=3, connection=None)
         told = add_partitions(call, request)
     assert {
         topic.name: [each.partition_error_code for each in topic.results_by_partition]

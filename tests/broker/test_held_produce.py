@@ -280,34 +280,6 @@ def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
 # ---- what is asked, and when the request is handled
 
 
-def test_only_transactional_batches_of_partitions_here_are_asked_about() -> None:
-    scene, passed = _Scene(), list[Verified]()
-    (topic,) = scene.request.topic_data
-    plain = build([(1, b"k", b"v", [])])
-    topic.partition_data += [
-        PartitionProduceData(index=index, records=each)
-        for index, each in (
-            (2, None),
-            (3, plain),
-            (4, topic.partition_data[0].records),
-            (5, topic.partition_data[0].records),
-        )
-    ]
-
-    def partition_of(call: Any, topic: Any, index: int) -> Any:
-        if index == 4:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return SimpleNamespace(tp=TopicPartition(topic.name, index))
-
-    hold(scene.call, scene.request, partition_of, lambda verified: passed.append(dict(verified)))
-    asked = {(each.producer_id, each.partitions) for each in scene.questions}
-    assert asked == {(7, (TopicPartition("t", 0), TopicPartition("t", 5))), (8, (TopicPartition("t", 1),))}
-    assert {(each.transactional_id, each.producer_epoch, each.adds) for each in scene.questions} == {("x", 0, False)}
-    for question in scene.questions:
-        question.done(dict.fromkeys(question.partitions, ErrorCode.NONE))
-    assert [sorted(each) for each in passed] == [[TopicPartition("t", index) for index in (0, 1, 5)]]
-
-
 def test_a_request_with_nothing_to_ask_is_handled_at_once() -> None:
     scene = _Scene()
     # The transaction is open in both partitions.
@@ -316,21 +288,6 @@ def test_a_request_with_nothing_to_ask_is_handled_at_once() -> None:
     assert scene.hold(lambda verified: ("handled", verified)) == ("handled", {})
     assert (scene.questions, scene.told) == ([], [])
     assert [each.records for each in scene.request.topic_data[0].partition_data] == records
-
-
-@pytest.mark.parametrize(("version", "adds"), [(11, False), (12, True)])
-def test_new_producers_have_their_partitions_added_and_older_ones_looked_up(version: int, adds: bool) -> None:
-    scene, prepared = _Scene(), list[Any]()
-    scene.call.version = version
-
-    def prepare(partition: Any, *producer: int, **how: Any) -> str:
-        prepared.append((producer, how))
-        return "token"
-
-    scene.call.node.transactions.prepare = prepare
-    scene.hold(lambda verified: None)
-    assert prepared == [((producer, 0), {"sequence": 0, "implicit": adds}) for producer in (7, 8)]
-    assert [each.adds for each in scene.questions] == [adds, adds]
 
 
 def test_a_held_request_keeps_its_records_when_the_buffer_holds_others() -> None:
@@ -398,8 +355,8 @@ def test_a_transaction_s_batch_is_written_with_its_coordinator_s_answer(count: i
     scene.request.acks = 1
     call = called(12)
     call.is_long = False
+    call.node.settings, call.node.loop = scene.call.node.settings, scene.call.node.loop
     transactions = call.node.transactions
-    transactions.is_shared = True
     transactions.prepare = lambda partition, *producer, **_: f"token {partition.tp.partition}"
     transactions.verification.ask = scene.questions.append
     partitions = {index: Mock(machine=None, tp=TopicPartition("t", index)) for index in range(count)}
@@ -411,20 +368,16 @@ def test_a_transaction_s_batch_is_written_with_its_coordinator_s_answer(count: i
     assert not reply.resolved
     while call.turns:
         call.turns.pop(0)()
-    assert len(scene.questions) == 2
     assert not any(partition.append.called for partition in partitions.values())
-    first, second = scene.questions
-    first.done({TopicPartition("t", 0): ErrorCode.NONE})
-    second.done({TopicPartition("t", 1): ErrorCode.INVALID_PRODUCER_EPOCH})
+    scene.answer(ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
     (topic,) = done(reply, call).responses
     assert [each.error_code for each in topic.partition_responses] == [ErrorCode.NONE] * 2 + [
         ErrorCode.INVALID_RECORD
     ] * (count - 2)
     assert [(given.args, given.kwargs) for given in transactions.pass_verified.call_args_list] == [
         ((partitions[0], 7, 0, ("token 0", ErrorCode.NONE)), {"implicit": True}),
-        ((partitions[1], 8, 0, ("token 1", ErrorCode.INVALID_PRODUCER_EPOCH)), {"implicit": True}),
+        ((partitions[1], 7, 0, ("token 1", ErrorCode.INVALID_PRODUCER_EPOCH)), {"implicit": True}),
     ]
-    assert not transactions.guard.called
 
 
 def test_a_batch_that_was_not_asked_about_is_written_without_an_answer() -> None:
@@ -433,7 +386,6 @@ def test_a_batch_that_was_not_asked_about_is_written_without_an_answer() -> None
     scene.request.acks = 1
     call = called(11)
     call.is_long = False
-    call.node.transactions.is_shared = True
     call.node.transactions.prepare = lambda *_, **__: None
     call.node.transactions.pass_verified.side_effect = KafkaError(ErrorCode.INVALID_TXN_STATE)
     call.node.leader_of.return_value.machine = None

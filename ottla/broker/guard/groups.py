@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import Reply
+from ottla.broker.call.reply import Reply, in_turns
 from ottla.broker.coordinators.internal_topic import checked_names
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import Guard, amended, divided, joined, split, with_field
@@ -70,9 +70,16 @@ def sync(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> 
 
 def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Describe on every topic that a heartbeat names. The coordinator checks the matches of a regular expression."""
-    for name in set(request.subscribed_topic_names or ()):
+
+    def may(name: str) -> bool:
         authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
-    return handler.function(call, request)
+        return True
+
+    def work() -> Generator[None, None, Reply]:
+        yield from divided(call, set(request.subscribed_topic_names or ()), may)
+        return handler.function(call, request)
+
+    return in_turns(call.connection, work())
 
 
 def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -189,17 +196,22 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
             return response
 
         return amended(handler.function(call, request), amend)
-    kept, refused = divided(request.topics, lambda each: _describes(authorizer, call, each))
-    denials = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(partition_index=index, **_NO_OFFSET) for index in topic.partition_indexes
-            ],
-        )
-        for topic in refused
-    ]
-    return joined(handler, call, with_field(request, "topics", kept), "topics", denials)
+
+    def work() -> Generator[None, None, Reply]:
+        kept, refused = yield from divided(call, request.topics, lambda each: _describes(authorizer, call, each))
+        denials = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(partition_index=index, **_NO_OFFSET)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in refused
+        ]
+        return joined(handler, call, with_field(request, "topics", kept), "topics", denials)
+
+    return in_turns(call.connection, work())
 
 
 def _offsets_of_groups(
@@ -211,9 +223,13 @@ def _offsets_of_groups(
         return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id)
 
     def topics(call: Call, request: Any) -> Reply:
-        divisions = [
-            divided(group.topics or (), lambda each: _describes(authorizer, call, each)) for group in request.groups
-        ]
+        return in_turns(call.connection, work(call, request))
+
+    def work(call: Call, request: Any) -> Generator[None, None, Reply]:
+        divisions = []
+        for group in request.groups:
+            division = yield from divided(call, group.topics or (), lambda each: _describes(authorizer, call, each))
+            divisions.append(division)
         groups = [
             with_field(group, "topics", shown) if hidden else group
             for group, (shown, hidden) in zip(request.groups, divisions, strict=True)
@@ -244,8 +260,11 @@ def changed_offsets(name: str, out: str, refusal: Callable[[Any], Any]) -> Guard
         def may(topic: Any) -> bool:
             return authorizer.allows(call, AclOperation.READ, AclResource.TOPIC, getattr(topic, name))
 
-        kept, refused = divided(request.topics, may)
-        return joined(handler, call, with_field(request, "topics", kept), out, list(map(refusal, refused)))
+        def work() -> Generator[None, None, Reply]:
+            kept, refused = yield from divided(call, request.topics, may)
+            return joined(handler, call, with_field(request, "topics", kept), out, list(map(refusal, refused)))
+
+        return in_turns(call.connection, work())
 
     return guard
 

@@ -1,22 +1,28 @@
 """Guards of requests that name several resources: denied parts are refused, and the rest goes to the handler.
 
 A guard is a function (authorizer, handler, call, request) -> reply. The handler's own `error_response` builds the
-denials, from a request that names only the denied parts; they follow the handler's answers.
+denials, from a request that names only the denied parts; they follow the handler's answers. The parts of a long request
+are asked about in steps.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from itertools import chain
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import Later, NoReply, Reply
+from ottla.broker.call.reply import Later, NoReply, Reply, in_turns
 from ottla.broker.coordinators.group_protocol import check_enabled
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
+from ottla.wire.compile import deferred
+
+#: About a millisecond.
+_PARTS_PER_STEP = 200
 
 Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
 
@@ -107,13 +113,17 @@ def split(
     handler: Handler, call: Call, request: Any, field: str, out: str, may: Callable[[Any], bool], error: KafkaError
 ) -> Reply:
     """Pass the permitted parts to the handler, and add denials for the rest."""
-    kept, refused = divided(getattr(request, field) or (), may)
-    if not refused:
-        return handler.function(call, request)
-    denied = handler.error_response(with_field(request, field, refused), call.version, error)
-    if not kept:
-        return denied
-    return joined(handler, call, with_field(request, field, kept), out, getattr(denied, out))
+
+    def work() -> Generator[None, None, Reply]:
+        kept, refused = yield from divided(call, getattr(request, field) or (), may)
+        if not refused:
+            return handler.function(call, request)
+        denied = handler.error_response(with_field(request, field, refused), call.version, error)
+        if not kept:
+            return denied
+        return joined(handler, call, with_field(request, field, kept), out, getattr(denied, out))
+
+    return in_turns(call.connection, work())
 
 
 def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any]) -> Reply:
@@ -124,7 +134,8 @@ def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any
 
     def add(response: Any) -> Any:
         if not getattr(response, "error_code", ErrorCode.NONE):
-            setattr(response, out, [*getattr(response, out), *refusals])
+            answers = getattr(response, out)
+            setattr(response, out, deferred(len(answers) + len(refusals), lambda: chain(answers, refusals)))
         return response
 
     return amended(handler.function(call, kept), add)
@@ -135,12 +146,16 @@ def repetitions(asked: Iterable[Any]) -> set[Any]:
     return {each for each, times in Counter(asked).items() if times > 1}
 
 
-def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """(permitted, denied) elements."""
+def divided(
+    call: Call, asked: Iterable[Any], may: Callable[[Any], bool]
+) -> Generator[None, None, tuple[list[Any], list[Any]]]:
+    """(permitted, denied) elements, for `in_turns`: in steps if the request is long."""
     kept: list[Any] = []
     refused: list[Any] = []
-    for element in asked:
+    for number, element in enumerate(asked, 1):
         (kept if may(element) else refused).append(element)
+        if call.is_long and not number % _PARTS_PER_STEP:
+            yield
     return kept, refused
 
 

@@ -6,11 +6,12 @@ leaves it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply
+from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply, in_turns
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import amended, divided, joined, repetitions, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from ottla.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequ
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.batch import is_transactional
+from ottla.wire.compile import deferred
 
 _BY_ID_FROM = 12
 _DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -42,13 +44,15 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
         return name is None or authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, name)
 
     if request.acks == 0:
-        return _produce_unanswered(handler, call, request, may)
+        return in_turns(call.connection, _produce_unanswered(handler, call, request, may))
     return split(handler, call, request, "topic_data", "responses", may, _DENIED)
 
 
-def _produce_unanswered(handler: Handler, call: Call, request: ProduceRequest, may: Callable[[Any], bool]) -> Reply:
+def _produce_unanswered(
+    handler: Handler, call: Call, request: ProduceRequest, may: Callable[[Any], bool]
+) -> Generator[None, None, Reply]:
     """Write what is permitted. A denial closes the connection afterwards, the only signal of it without a response."""
-    kept, refused = divided(request.topic_data, may)
+    kept, refused = yield from divided(call, request.topic_data, may)
     if not refused:
         return handler.function(call, request)
     reply = handler.function(call, with_field(request, "topic_data", kept)) if kept else NO_REPLY
@@ -83,63 +87,94 @@ def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request:
 
 def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: MetadataRequest) -> Reply:
     """The topics that the client may describe; missing ones are created if it may create them."""
-    refused: list[MetadataResponseTopic] = []
     everything = request.topics is None or (call.version == 0 and not request.topics)
+    named = request.topics or ()
+    if call.version < _BY_ID_FROM and any(each.name is None or each.topic_id != NO_UUID for each in named):
+        # The handler refuses what the version does not have.
+        return handler.function(call, request)
 
-    def describes(name: str, *, logged: bool = True) -> bool:
-        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
-
-    if not everything:
-        named = request.topics or ()
-        if call.version < _BY_ID_FROM and any(each.name is None or each.topic_id != NO_UUID for each in named):
-            # The handler refuses what the version does not have.
-            return handler.function(call, request)
-        request = with_field(request, "topics", _kept(authorizer, call, request, refused))
-
-    def amend(response: MetadataResponse) -> MetadataResponse:
-        # In version 0 an empty list would ask the handler for all topics.
-        shown = list(response.topics) if everything or request.topics else []
+    def work() -> Generator[None, None, Reply]:
         if everything:
-            shown = [each for each in shown if describes(each.name or "", logged=False)]
-        for topic in shown:
-            if request.include_topic_authorized_operations and topic.name is not None:
-                topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
-        response.topics = [*shown, *refused]
-        if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = _cluster_operations(authorizer, call)
-        return response
+            return amended(handler.function(call, request), partial(_only_described, authorizer, call, request))
+        asked = {(topic.name, topic.topic_id): topic for topic in named}.values()
+        kept, refused = yield from divided(call, asked, _may_see(authorizer, call, request))
+        reply = handler.function(call, with_field(request, "topics", kept))
+        return amended(reply, partial(_with_refusals, authorizer, call, request, bool(kept), refused))
 
-    return amended(handler.function(call, request), amend)
+    return in_turns(call.connection, work())
 
 
-def _kept(
-    authorizer: Authorizer, call: Call, request: MetadataRequest, refused: list[MetadataResponseTopic]
-) -> list[Any]:
-    """The permitted topics of a request; denials of the others are added to `refused`."""
+def _may_see(authorizer: Authorizer, call: Call, request: MetadataRequest) -> Callable[[Any], bool]:
+    """Whether a topic of the request is answered: it may be described, or a missing one may be created."""
     node = call.node
     creates = request.allow_auto_topic_creation and node.settings.auto_create_topics_enable
-    kept: list[Any] = []
     by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for topic in {(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values():
+
+    def may(topic: Any) -> bool:
         if by_id:
             name = node.topic_name(topic.topic_id) if topic.topic_id != NO_UUID else None
-            if name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
-                kept.append(topic)
-            else:
-                refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id))
-            continue
+            return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
         name = topic.name or ""
-        may = authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
-        if may and creates and name not in node.image.topics:
-            may = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False) or authorizer.allows(
+        allowed = authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        if allowed and creates and name not in node.image.topics:
+            return authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False) or authorizer.allows(
                 call, AclOperation.CREATE, AclResource.TOPIC, name
             )
-        if may:
-            kept.append(topic)
-        else:
-            refused.append(MetadataResponseTopic(error_code=code, name=name))
-    return kept
+        return allowed
+
+    return may
+
+
+def _only_described(
+    authorizer: Authorizer, call: Call, request: MetadataRequest, response: MetadataResponse
+) -> MetadataResponse:
+    """Of all topics, those that the client may describe."""
+    response.topics = [
+        _with_operations(authorizer, call, request, topic)
+        for topic in response.topics
+        if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name or "", logged=False)
+    ]
+    return _of_cluster(authorizer, call, request, response)
+
+
+def _with_refusals(
+    authorizer: Authorizer,
+    call: Call,
+    request: MetadataRequest,
+    any_kept: bool,
+    refused: list[Any],
+    response: MetadataResponse,
+) -> MetadataResponse:
+    """The named topics, and the denials."""
+    # In version 0 an empty list would ask the handler for all topics.
+    topics = response.topics if any_kept else []
+    by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
+
+    def answers() -> Iterator[MetadataResponseTopic]:
+        for topic in topics:
+            yield _with_operations(authorizer, call, request, topic)
+        for each in refused:
+            name, topic_id = (None, each.topic_id) if by_id else (each.name or "", NO_UUID)
+            yield MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id)
+
+    response.topics = deferred(len(topics) + len(refused), answers)
+    return _of_cluster(authorizer, call, request, response)
+
+
+def _with_operations(
+    authorizer: Authorizer, call: Call, request: MetadataRequest, topic: MetadataResponseTopic
+) -> MetadataResponseTopic:
+    if request.include_topic_authorized_operations and topic.name is not None:
+        topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
+    return topic
+
+
+def _of_cluster(
+    authorizer: Authorizer, call: Call, request: MetadataRequest, response: MetadataResponse
+) -> MetadataResponse:
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = _cluster_operations(authorizer, call)
+    return response
 
 
 def describe_topic_partitions(
@@ -151,26 +186,31 @@ def describe_topic_partitions(
     if cursor is not None and (cursor.partition_index < 0 or (named and cursor.topic_name not in named)):
         # The handler refuses the cursor.
         return handler.function(call, request)
-    # As in Apache Kafka, a page has no word of the topics before it, the refused ones included.
-    shown, hidden = divided(
-        (name for name in named or call.node.image.topics if cursor is None or name >= cursor.topic_name),
-        lambda name: authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name),
-    )
-    refusals = with_field(request, "topics", [TopicRequest(name=name) for name in hidden] if named else [])
-    refused = handler.error_response(refusals, call.version, _DENIED)
-    if not shown:
-        return refused
-    request = with_field(request, "topics", [TopicRequest(name=name) for name in shown])
-    if cursor is not None and cursor.topic_name not in shown:
-        request.cursor = None
 
-    def amend(response: Any) -> Any:
-        for topic in response.topics:
-            topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
-        response.topics = [*response.topics, *refused.topics]
-        return response
+    def work() -> Generator[None, None, Reply]:
+        # As in Apache Kafka, a page has no word of the topics before it, the refused ones included.
+        shown, hidden = yield from divided(
+            call,
+            (name for name in named or call.node.image.topics if cursor is None or name >= cursor.topic_name),
+            lambda name: authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name),
+        )
+        refusals = with_field(request, "topics", [TopicRequest(name=name) for name in hidden] if named else [])
+        refused = handler.error_response(refusals, call.version, _DENIED)
+        if not shown:
+            return refused
+        permitted = with_field(request, "topics", [TopicRequest(name=name) for name in shown])
+        if cursor is not None and cursor.topic_name not in shown:
+            permitted.cursor = None
 
-    return amended(handler.function(call, request), amend)
+        def amend(response: Any) -> Any:
+            for topic in response.topics:
+                topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
+            response.topics = [*response.topics, *refused.topics]
+            return response
+
+        return amended(handler.function(call, permitted), amend)
+
+    return in_turns(call.connection, work())
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
@@ -277,23 +317,31 @@ def _configs(
     known = {TOPIC, GROUP, BROKER, BROKER_LOGGER, CLIENT_METRICS}
     if handler.api.key == ApiKey.ALTER_CONFIGS:
         known.remove(BROKER_LOGGER)
-    kept: list[Any] = []
-    refused: dict[AclResource, list[Any]] = {}
     repeated = repetitions((resource.resource_type, resource.resource_name) for resource in request.resources)
-    for resource in request.resources:
-        kind = _CONFIG_KINDS.get(resource.resource_type, AclResource.CLUSTER)
+
+    def may(resource: Any) -> bool:
+        kind = _config_kind(resource)
         name = CLUSTER_NAME if kind is AclResource.CLUSTER else resource.resource_name
         # The handler refuses other resource types, and a change that is named more than once.
         is_repeated = out == "responses" and (resource.resource_type, resource.resource_name) in repeated
-        if resource.resource_type not in known or is_repeated or authorizer.allows(call, operation, kind, name):
-            kept.append(resource)
-        else:
-            refused.setdefault(kind, []).append(resource)
-    answers = [
-        handler.error_response(with_field(request, "resources", resources), call.version, KafkaError(CODES[kind]))
-        for kind, resources in refused.items()
-    ]
-    refusals = [denial for answer in answers for denial in getattr(answer, out)]
-    if kept or not answers:
-        return joined(handler, call, with_field(request, "resources", kept), out, refusals)
-    return with_field(answers[0], out, refusals)
+        return resource.resource_type not in known or is_repeated or authorizer.allows(call, operation, kind, name)
+
+    def work() -> Generator[None, None, Reply]:
+        kept, denied = yield from divided(call, request.resources, may)
+        refused: dict[AclResource, list[Any]] = {}
+        for resource in denied:
+            refused.setdefault(_config_kind(resource), []).append(resource)
+        answers = [
+            handler.error_response(with_field(request, "resources", resources), call.version, KafkaError(CODES[kind]))
+            for kind, resources in refused.items()
+        ]
+        refusals = [denial for answer in answers for denial in getattr(answer, out)]
+        if kept or not answers:
+            return joined(handler, call, with_field(request, "resources", kept), out, refusals)
+        return with_field(answers[0], out, refusals)
+
+    return in_turns(call.connection, work())
+
+
+def _config_kind(resource: Any) -> AclResource:
+    return _CONFIG_KINDS.get(resource.resource_type, AclResource.CLUSTER)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import Reply
+from ottla.broker.call.reply import Reply, in_turns
 from ottla.broker.guard.authorizer import Authorizer
-from ottla.broker.guard.parts import amended, split
+from ottla.broker.guard.parts import amended, divided, split
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api import add_partitions_to_txn as add
+from ottla.wire.compile import deferred
 
 _BATCHED_FROM = 4
 
@@ -36,37 +38,41 @@ def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
     authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
-    topics = request.v3_and_below_topics
-    refused = {
-        each.name
-        for each in topics
+
+    def may(topic: Any) -> bool:
         # The handler, too, refuses the internal ones.
-        if each.name in INTERNAL_TOPICS or not authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, each.name)
-    }
-    if not refused:
-        return handler.function(call, request)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic.name not in INTERNAL_TOPICS and authorizer.allows(
+            call, AclOperation.WRITE, AclResource.TOPIC, topic.name
+        )
 
-    def code(name: str, index: int) -> ErrorCode:
-        if name in refused:
+    def work() -> Generator[None, None, Reply]:
+        topics = request.v3_and_below_topics
+        _, refused = yield from divided(call, topics, may)
+        if not refused:
+            return handler.function(call, request)
+        names = {each.name for each in refused}
+        results = deferred(len(topics), lambda: (_not_added(call, topic, topic.name in names) for topic in topics))
+        return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+    return in_turns(call.connection, work())
+
+
+def _not_added(call: Call, topic: add.AddPartitionsToTxnTopic, is_refused: bool) -> add.AddPartitionsToTxnTopicResult:
+    known = call.node.image.topics.get(topic.name)
+    count = 0 if known is None else len(known.partitions)
+
+    def code(index: int) -> ErrorCode:
+        if is_refused:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topic = call.node.image.topics.get(name)
-        there = topic is not None and 0 <= index < len(topic.partitions)
-        return ErrorCode.OPERATION_NOT_ATTEMPTED if there else unknown
+        there = 0 <= index < count
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    return add.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            add.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    add.AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=code(topic.name, index)
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
+    def partitions() -> Iterator[add.AddPartitionsToTxnPartitionResult]:
+        for index in topic.partitions:
+            yield add.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code(index))
+
+    return add.AddPartitionsToTxnTopicResult(
+        name=topic.name, results_by_partition=deferred(len(topic.partitions), partitions)
     )
 
 
