@@ -412,7 +412,7 @@ def test_a_full_disk_is_logged_once_until_there_is_room(caplog: pytest.LogCaptur
             leader.answer(part(0, records(leader.log(0).end_offset)))
             leader.pass_ms(1_100)
             leader.answer()
-        return sum("cannot write" in each.getMessage() for each in caplog.records)
+        return sum("cannot write t-0" in each.getMessage() for each in caplog.records)
 
     for _ in range(2):
         disk.fill(disk._used())

@@ -156,6 +156,18 @@ def test_a_checkpoint_that_fails_makes_its_own_directory_suspect(
     assert scene.said[2:] == said
 
 
+def test_a_full_disk_is_logged_once_until_a_checkpoint_has_room(caplog: pytest.LogCaptureFixture) -> None:
+    scene = _Scene()
+    jobs = scene.jobs
+    for error in (OSError(errno.ENOSPC, "full"), None, OSError(errno.ENOSPC, "full")):
+        caplog.clear()
+        scene.errors["/a"] = error
+        for _ in range(3):
+            jobs.checkpoint()
+        wanted = ["cannot write a checkpoint in /a: [Errno 28] full; will retry"] if error else []
+        assert [each.getMessage() for each in caplog.records] == wanted
+
+
 @pytest.mark.parametrize(
     ("job", "name"),
     [

@@ -41,6 +41,8 @@ class Housekeeping:
         self._flusher = flusher
         self._log_dirs = log_dirs
         self._handles: dict[str, asyncio.TimerHandle] = {}
+        #: Directories whose last checkpoint failed, which is logged once.
+        self._failing: set[str] = set()
 
     def start(self) -> None:
         """Schedule the first run of every job."""
@@ -118,10 +120,16 @@ class Housekeeping:
 
     def _report(self, path: str, task: Future[None]) -> None:
         error = task.exception()
-        if error is not None:
-            _log.error("cannot write a checkpoint; will retry", exc_info=error)
-            if isinstance(error, OSError) and not self._runtime.closed:
-                self._runtime.loop.call_soon_threadsafe(self._log_dirs.suspect, path, error)
+        if error is None:
+            return self._failing.discard(path)
+        if not isinstance(error, OSError):
+            return _log.error("cannot write a checkpoint; will retry", exc_info=error)
+        if path not in self._failing:
+            self._failing.add(path)
+            _log.error("cannot write a checkpoint in %s: %s; will retry", path, error)
+        if not self._runtime.closed:
+            self._runtime.loop.call_soon_threadsafe(self._log_dirs.suspect, path, error)
+        return None
 
     def stop(self) -> None:
         """Cancel the scheduled runs."""
