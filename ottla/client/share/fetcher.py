@@ -157,13 +157,14 @@ class ShareFetcher(WakeLoop):
         settings = self._settings
         limited = settings.share_acquire_mode == "record_limit"
         reads = bool(self.poll_waits and wanted and not self.records and not (limited and self._reading))
-        ids = {
-            partition: source.topic_id
-            for partition in self._acknowledgements.ready
-            if (source := self._sources[partition]).session is session
-        }
-        renews = any(Acknowledge.RENEW in self._acknowledgements.ready[partition].values() for partition in ids)
+        ready = self._acknowledgements.ready
         with self._lock:
+            ids = {
+                partition: source.topic_id
+                for partition in ready
+                if (source := self._sources[partition]).session is session
+            }
+            renews = any(Acknowledge.RENEW in ready[partition].values() for partition in ids)
             sent = self._acknowledgements.take(ids)
         request: Any
         # Also alone if a partition is no longer read: a fetch that names it would acquire more of its records.
