@@ -128,7 +128,7 @@ def _may_see(authorizer: Authorizer, call: Call, request: MetadataRequest) -> Ca
 def _only_described(
     authorizer: Authorizer, call: Call, request: MetadataRequest, response: MetadataResponse
 ) -> MetadataResponse:
-    """Of all topics, those that the client may describe."""
+    """The response with only those topics that the client may describe."""
     response.topics = [
         _with_operations(authorizer, call, request, topic)
         for topic in response.topics
