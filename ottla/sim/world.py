@@ -10,7 +10,8 @@ Rules:
 - A host has its own clock (offset, drift in parts per million, steps of its wall clock) and its own loop, on which
   unmodified nodes and clients run. A callback takes time: the loop's next callback runs after it.
 - An exception out of a callback ends the run, except the `Crashed` of a planned crash.
-- `trace` is a hash of every event: two runs with one seed have the same one, in any process.
+- `trace` is a hash of every event: two runs with one seed have the same one, in any process. Not so in any version of
+  Python: asyncio takes other numbers of turns since 3.12.
 
 Read `_run` first, then `ottla/sim/host.py`.
 """
