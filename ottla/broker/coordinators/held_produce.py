@@ -1,7 +1,8 @@
 """Holds a transactional produce request until the transaction coordinator, perhaps on another broker, has verified it.
 
 Rules:
-- One question covers all partitions in which the transaction is not open yet; then the whole request is handled.
+- One question covers all partitions in which the transaction is not open yet. Its answer comes before the whole request
+  is handled.
 - A coordinator that still ends the producer's last transaction is asked again, every
   `add.partitions.to.txn.retry.backoff.ms` for `add.partitions.to.txn.retry.backoff.max.ms`: for the producer it would
   cost more to send its records again.
@@ -16,7 +17,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.call.handler import Call
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import FAILED_UNANSWERED, Later, Reply
 from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
@@ -45,7 +46,7 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
     }
     if len(producers) > 1:
         if request.acks == 0:
-            raise PeerError("a produce request with acks=0 failed")
+            raise PeerError(FAILED_UNANSWERED)
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the request has batches of several producers")
     held = _HeldRequest(call, request, producers.pop(), partition_of, go_on)
     if not held.prepare():

@@ -93,22 +93,23 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
         # The handler refuses what the version does not have.
         return handler.function(call, request)
 
+    by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in named)
+
     def work() -> Generator[None, None, Reply]:
         if everything:
             return amended(handler.function(call, request), partial(_only_described, authorizer, call, request))
         asked = {(topic.name, topic.topic_id): topic for topic in named}.values()
-        kept, refused = yield from divided(call, asked, _may_see(authorizer, call, request))
+        kept, refused = yield from divided(call, asked, _may_see(authorizer, call, request, by_id=by_id))
         reply = handler.function(call, with_field(request, "topics", kept))
-        return amended(reply, partial(_with_refusals, authorizer, call, request, bool(kept), refused))
+        return amended(reply, partial(_with_refusals, authorizer, call, request, bool(kept), by_id, refused))
 
     return in_turns(call.connection, work())
 
 
-def _may_see(authorizer: Authorizer, call: Call, request: MetadataRequest) -> Callable[[Any], bool]:
+def _may_see(authorizer: Authorizer, call: Call, request: MetadataRequest, *, by_id: bool) -> Callable[[Any], bool]:
     """Whether a topic of the request is answered: it may be described, or a missing one may be created."""
     node = call.node
     creates = request.allow_auto_topic_creation and node.settings.auto_create_topics_enable
-    by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
 
     def may(topic: Any) -> bool:
         if by_id:
@@ -142,13 +143,13 @@ def _with_refusals(
     call: Call,
     request: MetadataRequest,
     any_kept: bool,
+    by_id: bool,
     refused: list[Any],
     response: MetadataResponse,
 ) -> MetadataResponse:
     """The named topics, and the denials."""
     # In version 0 an empty list would ask the handler for all topics.
     topics = response.topics if any_kept else []
-    by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
 
     def answers() -> Iterator[MetadataResponseTopic]:
         for topic in topics:

@@ -1,8 +1,8 @@
 """TxnOffsetCommit (key 28): offsets that take effect when the producer's transaction commits.
 
 Rules:
-- It goes to the group's coordinator, as part of the producer's transaction. From version 5 on it also adds the group's
-  partition to the transaction (KIP-890).
+- The request goes to the group's coordinator, as part of the producer's transaction. It also adds the group's partition
+  to the transaction from version 5 on (KIP-890).
 - A long request is worked out in steps before the transaction is looked at: from there to the append nothing comes
   between.
 
