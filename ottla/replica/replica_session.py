@@ -12,14 +12,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Rng
 from ottla.replica.fetch_session import CachedPartition, Key
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
     from ottla.replica.partition import Partition
     from ottla.wire.api.fetch import FetchRequest
 
@@ -28,6 +29,19 @@ _EPOCH_MAX = 0x7FFFFFFF
 SESSIONS_PER_BROKER = 32
 #: The bound over all brokers: any client that claims to be a broker may open a session.
 SESSIONS_MAX = 1_000
+
+
+class ParkedFetch(Protocol):
+    """A fetch that waits for records."""
+
+    #: When it is answered at the latest, on the loop's clock.
+    deadline: float
+
+    def retry(self) -> None:
+        """Answer it soon if there is something to say."""
+
+    def finish(self) -> None:
+        """Answer it now."""
 
 
 class WatchedPartition:
@@ -57,8 +71,9 @@ class ReplicaSession:
         self.watched: dict[Key, WatchedPartition] = {}
         #: The partitions that the next fetch looks at, in the order in which they are served.
         self.marked: dict[Key, WatchedPartition] = {}
-        #: Retries the parked fetch; None while none is parked.
-        self.retry_fetch: Callable[[], None] | None = None
+        self.parked: ParkedFetch | None = None
+        #: Goes off at the deadline of the parked fetch or before it.
+        self.timer: TimerHandle | None = None
 
     def update(self, request: FetchRequest) -> None:
         """Take over the partitions of a request."""
@@ -109,8 +124,8 @@ class ReplicaSession:
 
     def wake(self) -> None:
         """Retry the parked fetch: something was appended."""
-        if self.retry_fetch is not None:
-            self.retry_fetch()
+        if self.parked is not None:
+            self.parked.retry()
 
     def end(self) -> None:
         """Detach the session from its partitions and wake its parked fetch."""

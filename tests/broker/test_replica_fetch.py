@@ -105,6 +105,33 @@ def test_an_append_wakes_a_parked_fetch_once_a_turn_and_a_high_watermark_does_no
     assert values(found) == [b"two"] and found.high_watermark == 1
 
 
+def test_each_parked_fetch_of_a_session_waits_as_long_as_it_asked_for() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    clock = pair.scene.machine.clock
+
+    def waited_ms(wait_ms: int) -> int:
+        """How long a fetch without news waits, in milliseconds."""
+        began = clock.monotonic_ms()
+        follower.told(wait_ms=wait_ms)
+        return int(clock.monotonic_ms() - began)
+
+    assert waited_ms(500) == 500
+    # A long wait that an append ends leaves its timer behind: it must not lengthen the wait of the next one.
+    parked = follower.ask(wait_ms=60_000)
+    pair.produce(b"one", acks=1)
+    follower.of(parked)
+    follower.told(at(1))
+    assert waited_ms(300) == 300
+    # And a short one's timer must not shorten the wait of the next.
+    parked = follower.ask(wait_ms=400)
+    pair.produce(b"two", acks=1)
+    follower.of(parked)
+    follower.told(at(2))
+    assert waited_ms(2_000) == 2_000
+
+
 def test_a_session_is_told_of_what_changed_and_nothing_else() -> None:
     pair = Pair()
     follower = Follower(pair)
@@ -259,10 +286,10 @@ def test_the_fetch_of_a_follower_that_has_gone_does_not_wait_on() -> None:
     follower.told(at(0))
     parked = follower.ask(wait_ms=60_000)
     (session,) = pair.scene.node.replication.sessions._sessions.values()
-    assert session.retry_fetch is not None and not parked
+    assert session.parked is not None and not parked
     for each in list(pair.scene.node.listeners[0].connections):
         each.close("its process has ended")
-    assert session.retry_fetch is None
+    assert session.parked is None
 
 
 def superseded(pair: Pair, key: int) -> None:

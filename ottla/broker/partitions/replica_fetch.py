@@ -9,7 +9,8 @@ Rules:
   leader.replication.throttled.rate; it retries after at most `max_wait_ms`.
 - With less than `min_bytes` available the fetch waits up to `max_wait_ms`; an append wakes it at the end of the loop's
   turn. A moved high watermark wakes it only when consumers read from followers; otherwise it goes with the next
-  response.
+  response. A session has one timer for all its fetches: nearly all end before their deadline, and a timer that is set
+  and cancelled for each is a tenth of what a fetch costs in Python.
 
 KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
 """
@@ -17,7 +18,6 @@ KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 
 from __future__ import annotations
 
 import logging
-from asyncio import TimerHandle
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ from ottla.replica.replica_session import ReplicaSession, WatchedPartition
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
@@ -69,7 +71,7 @@ class ReplicaFetch:
         self.by_id = call.version >= BY_ID_FROM
         self.session, self.incremental = self._open_session(replica_id)
         self.later: Later | None = None
-        self._timer: TimerHandle | None = None
+        self.deadline = 0.0
         self._planned = False
 
     def _open_session(self, replica_id: int) -> tuple[ReplicaSession, bool]:
@@ -126,7 +128,7 @@ class ReplicaFetch:
         if self.incremental and not response.responses and self.request.max_wait_ms > 0:
             later = self.park()
             # Appends between the steps woke no fetch.
-            self._news()
+            self.retry()
             return later
         self._end_alone()
         return response
@@ -141,7 +143,9 @@ class ReplicaFetch:
             partition = self._leader_of(watched)
             log, offset = partition.log, wanted.fetch_offset
             # The follower's claimed log end is on the leader's history and within its log.
-            if not log.start_offset <= offset <= log.end_offset or divergence(partition, wanted) is not None:
+            if not log.start_offset <= offset <= log.end_offset:
+                return True
+            if wanted.last_fetched_epoch >= 0 and divergence(partition, wanted) is not None:
                 return True
             partition.fetched(session.replica_id, session.broker_epoch, offset, wanted.log_start_offset)
         except KafkaError:
@@ -161,7 +165,8 @@ class ReplicaFetch:
             partition = self.node.leader_of(name, wanted.partition)
             # Watch before the checks, which may fail: the session must hear of it when the partition ends.
             self.session.watch(watched, partition)
-        partition.check_epoch(wanted.current_leader_epoch)
+        if wanted.current_leader_epoch != partition.leader_epoch:
+            partition.check_epoch(wanted.current_leader_epoch)
         return partition
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
@@ -197,7 +202,7 @@ class ReplicaFetch:
         try:
             partition = self._leader_of(watched)
             partition.check_follower(self.session.replica_id, self.session.broker_epoch)
-            diverging = divergence(partition, wanted)
+            diverging = divergence(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
             if diverging is not None:
                 return diverging
             log, offset = partition.log, wanted.fetch_offset
@@ -255,11 +260,13 @@ class ReplicaFetch:
     def park(self) -> Later:
         """Wait for an append to one of the session's partitions, or for the timeout."""
         self.later = Later(superseded=self._supersede)
-        self.session.retry_fetch = self._news
-        self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
+        self.session.parked = self
+        self.deadline = self.node.loop.time() + self.request.max_wait_ms / 1000
+        if self.session.timer is None or self.session.timer.when() > self.deadline:
+            _set_timer(self.node.loop, self.session, self.deadline)
         return self.later
 
-    def _news(self) -> None:
+    def retry(self) -> None:
         """Schedule one attempt per turn of the loop, however much is appended in it."""
         if not self._planned:
             self._planned = True
@@ -274,20 +281,36 @@ class ReplicaFetch:
 
     def _supersede(self, key: int) -> None:
         if key == NO_REQUEST:
-            self._finish()
+            self.finish()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Answer with what there is."""
         if self.later is not None and not self.later.resolved:
             response = self.attempt(final=True)
             assert response is not None
             self._resolve(response)
 
     def _resolve(self, response: FetchResponse) -> None:
-        assert self._timer is not None
         assert self.later is not None
-        self._timer.cancel()
         # A later fetch of the session may have parked itself by now.
-        if self.session.retry_fetch == self._news:
-            self.session.retry_fetch = None
+        if self.session.parked is self:
+            self.session.parked = None
         self._end_alone()
         self.later.resolve(response)
+
+
+def _set_timer(loop: AbstractEventLoop, session: ReplicaSession, deadline: float) -> None:
+    if session.timer is not None:
+        session.timer.cancel()
+    session.timer = loop.call_at(deadline, _time_passed, loop, session)
+
+
+def _time_passed(loop: AbstractEventLoop, session: ReplicaSession) -> None:
+    """End the parked fetch at its deadline, and wait for the deadline of one that was parked after it."""
+    session.timer, parked = None, session.parked
+    if parked is None:
+        return
+    if parked.deadline <= loop.time():
+        parked.finish()
+    else:
+        _set_timer(loop, session, parked.deadline)
