@@ -274,7 +274,8 @@ class _Candidate:
 def _cleaner(hosted: Any = None, now_ms: int = 0, log_dirs: Any = None) -> cleaner.Cleaner:
     runtime: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: now_ms))
     unused: Any = None
-    return cleaner.Cleaner(runtime, unused, hosted, unused, log_dirs, unused)
+    store: Any = SimpleNamespace(future=lambda tp: None)
+    return cleaner.Cleaner(runtime, store, hosted, unused, log_dirs, unused)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,9 @@ def test_a_swap_that_fails_is_told_to_the_process_and_of_its_directory(
     answers: list[bool] = []
     failed: list[tuple[Any, OSError]] = []
     log_dirs = SimpleNamespace(sync_failed=lambda *what: failed.append(what))
-    run: Any = SimpleNamespace(tp="t-0", log="log", job="job", worker=SimpleNamespace(answer=answers.append))
+    run: Any = SimpleNamespace(
+        tp=TopicPartition("t", 0), log="log", job="job", worker=SimpleNamespace(answer=answers.append)
+    )
     _cleaner(now_ms=77, log_dirs=log_dirs).swap(run, [0, 5])
     assert answers == [not fails]
     assert failed == ([("log", error)] if fails else [])

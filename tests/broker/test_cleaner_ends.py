@@ -52,7 +52,11 @@ class _Scene:
             pool=self,
             disk="disk",
         )
-        store: Any = SimpleNamespace(recovery_task=lambda tp: f"recover {tp}", cleaner_task=lambda tp: f"write {tp}")
+        store: Any = SimpleNamespace(
+            recovery_task=lambda tp: f"recover {tp}",
+            cleaner_task=lambda tp: f"write {tp}",
+            future=lambda tp: None,
+        )
         flusher: Any = SimpleNamespace(flush=lambda logs, done: self.flushes.append(done))
         monkeypatch.setattr(
             cleaner,
@@ -159,6 +163,31 @@ def test_a_result_about_a_log_that_was_changed_meanwhile_does_not_count(
     scene.told.clear()
     scene.runs[0].on_end({"end_offset": 8, "read": 100, "written": 50})
     assert log.cleaner_offset is None and "write t-0" not in scene.told
+
+
+def test_an_error_about_a_log_that_was_truncated_meanwhile_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process has read a file while it was truncated: the log may be whole."""
+    log = _Log()
+    scene = _Scene(log, monkeypatch, threads=1)
+    scene.look()
+    log.generation = 5
+    scene.runs[0].on_end({"error": "no whole batch", "corrupt": True})
+    assert not log.being_cleaned and not caplog.text
+    scene.look()
+    assert len(scene.runs) == 2, "it is cleaned like any other"
+
+
+def test_an_error_about_a_log_that_was_deleted_meanwhile_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = _Log()
+    scene = _Scene(log, monkeypatch)
+    scene.look()
+    log.closed = True
+    scene.runs[0].on_end({"error": "no such file", "corrupt": False})
+    assert not caplog.text and scene.cleaner._runs == {}
 
 
 @pytest.mark.parametrize("corrupt", [False, True])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.kernel.ids import TopicPartition
 from ottla.log.log import Log
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.broker.disk_scene import TOPIC, Scene
+from tests.log.compaction import records_of
 
 MOVED = TopicPartition(TOPIC, 1)
 
@@ -61,3 +64,63 @@ def test_a_move_that_begins_again_flushes_its_copy_beside_the_loop_again() -> No
     scene.move(1, to)
     assert MOVED not in scene.node.log_dirs._synced_bytes
     scene.until_moved(1, to)
+
+
+_COMPACT = {
+    "log_cleanup_policy": "compact",
+    "log_cleaner_min_cleanable_ratio": "0.0",
+    "log_cleaner_delete_retention_ms": "1000",
+    "log_cleaner_backoff_ms": "1000",
+}
+
+
+def _key_of_a_deleted_record(scene: Scene) -> None:
+    """A key with a value and then a tombstone in the log of partition 1, and other keys behind them."""
+    log = scene.node.partitions[MOVED].log
+    for key, value in ((b"gone", b"back"), (b"gone", None), *((b"%d" % number, bytes(4000)) for number in range(50))):
+        now_ms = scene.machine.clock.now_ms()
+        log.append(bytearray(build([(now_ms, key, value, ())])), leader_epoch=0, now_ms=now_ms)
+    log.roll(now_ms)
+
+
+def _clean_for(scene: Scene, ms: int) -> None:
+    """Let the cleaner look at the log again and again; each time one more segment is dirty."""
+    end_ms = scene.machine.clock.now_ms() + ms
+    while scene.machine.clock.now_ms() < end_ms:
+        scene.write(1, b"more")
+        scene.node.partitions[MOVED].log.roll(scene.machine.clock.now_ms())
+        next_ms = scene.machine.clock.now_ms() + 2000
+        scene.machine.run(lambda: scene.machine.clock.now_ms() >= next_ms)  # noqa: B023
+
+
+def test_a_deleted_key_does_not_come_back_with_a_compacted_log_that_moves() -> None:
+    """What the copy took before a cleaning would stay below the offset up to which the log is clean."""
+    scene = Scene(**_COMPACT)
+    scene.create()
+    to = scene.other(1)
+    scene.slow_down(1000)
+    _key_of_a_deleted_record(scene)
+    scene.move(1, to)
+    _clean_for(scene, 30_000)
+    scene.slow_down(1 << 30)
+    scene.until_moved(1, to)
+    _clean_for(scene, 20_000)
+    log = scene.node.partitions[MOVED].log
+    assert log.cleaner_offset > 52, "the log was cleaned after the move"
+    assert b"gone" not in {record.key for record in records_of(log)}
+
+
+@pytest.mark.parametrize("has_written", [False, True])
+def test_a_cleaning_that_runs_when_a_move_begins_changes_the_log_no_more(has_written: bool) -> None:
+    scene = Scene(**_COMPACT)
+    scene.create()
+    to, log = scene.other(1), scene.node.partitions[MOVED].log
+    _key_of_a_deleted_record(scene)
+    wrote = lambda: any(name.endswith(".cleaned") for name in scene.machine.disk.list(log.path))  # noqa: E731
+    scene.machine.run(wrote if has_written else lambda: log.being_cleaned)
+    scene.node.log_dirs.move(MOVED, to)
+    scene.until_moved(1, to)
+    moved = scene.node.partitions[MOVED].log
+    assert [record.value for record in records_of(moved)][:2] == [b"back", None]
+    _clean_for(scene, 20_000)
+    assert b"gone" not in {record.key for record in records_of(moved)}

@@ -5,6 +5,8 @@ Rules:
   a gap left by the cleaner from a gap left by the crash.
 - The loop does only the renames of a swap. They are durable before the process may continue.
 - `Log.cleaner_offset` moves when all groups of a job are in place.
+- A log that moves to another directory is not cleaned, and a cleaning that runs then ends: the copy would have records
+  of before and after it, and a tombstone could go without the records that it deletes.
 - A log with bytes that cannot be cleaned is left alone until the node restarts. After any other failure a log is tried
   again when no other one is due.
 """
@@ -121,6 +123,8 @@ class Cleaner:
             log = replica.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
+            if self._store.future(replica.tp) is not None:
+                continue
             cleanable = plan.cleanable(log, now_ms)
             if cleanable is None:
                 continue
@@ -172,9 +176,10 @@ class Cleaner:
         )
 
     def swap(self, run: _CleaningRun, bases: list[int]) -> None:
-        """Put a cleaned group in place, if the log is still as the job saw it."""
+        """Put a cleaned group in place, if the log is still as the job saw it and does not move."""
         try:
-            run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._runtime.clock.now_ms()))
+            stays = self._store.future(run.tp) is None
+            run.worker.answer(stays and clean_swap.swap(run.log, run.job, bases, self._runtime.clock.now_ms()))
         except OSError as error:
             # Some files are renamed and others are not. Only recovery at the next start can repair that.
             run.worker.answer(False)
@@ -183,7 +188,10 @@ class Cleaner:
 
     def finish(self, run: _CleaningRun, result: dict[str, Any]) -> None:
         """Take the result of a worker that has ended."""
-        if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
+        if run.log.closed or run.log.generation != run.job.generation:
+            # Neither a result nor an error is about the log as it is: the process may have read a truncated file.
+            pass
+        elif "end_offset" in result:
             run.log.cleaner_offset = result["end_offset"]
             self._failed.discard(run.log)
             self._runtime.pool.submit(self._store.cleaner_task(run.tp)).add_done_callback(
