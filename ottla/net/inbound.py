@@ -89,7 +89,7 @@ class Connection:
         self.principal = ANONYMOUS
         #: True if the client signed in with a delegation token.
         self.signed_in_by_token = False
-        #: When the last bytes came, or the peer last took some that it was slow to take, on the clock `Turns.now`.
+        #: When the last bytes came, a late reply left, or the peer took bytes slowly, on the clock `Turns.now`.
         self.heard_at = self._now()
         #: The memory of an incomplete frame with its length, of which `_partial_end` bytes came; None between frames.
         self._partial: memoryview | None = None
@@ -345,9 +345,9 @@ class Connection:
     def reply_is_ready(self) -> None:
         """Send the replies that are ready, unless inside a read, which sends once at its end."""
         if not self._handling and not self.closed:
+            self.heard_at = self._now()
             self._send_ready()
-            if not self._reading:
-                self._read_again()
+            self._read_again()
 
     def _send_ready(self) -> None:
         slots = self._slots

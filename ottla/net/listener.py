@@ -3,7 +3,7 @@
 Rules:
 - `bind` takes the port at once, so that a taken port is an error before the node says it is ready.
 - A gate decides which connections are let in and when; a refused one is closed, at once or after a delay.
-- A connection that neither sent nor took bytes for `connections.max.idle.ms` is closed, as Kafka does.
+- A connection that neither sent nor got bytes for `connections.max.idle.ms` is closed, as Kafka does.
 """
 
 from __future__ import annotations

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import ottla
+from ottla.broker.call.reply import NO_REPLY
+from ottla.broker.dispatch.dispatch import Dispatch
 from ottla.broker.limits.quota import Quotas
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import Image
 from ottla.wire.api import (
+    ApiKey,
     alter_client_quotas,
     create_partitions,
     create_topics,
@@ -165,6 +170,21 @@ def test_time_on_the_loop_is_a_quota_too(node: ottla.Node, quota: Callable[..., 
     with WireClient(node.bootstrap_servers, client_id="busy") as client:
         # Bounded by one window, so that the client is heard again.
         assert client.ask(metadata.MetadataRequest(topics=[]), 9).throttle_time_ms == 1000
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_time_on_the_loop_does_not_count_for_a_write_without_acknowledgement(acks: int) -> None:
+    """Its bytes do."""
+    muted: list[float] = []
+    quotas = _of_user(request_percentage=1e-6, producer_byte_rate=1000.0)
+    clock: Any = SimpleNamespace(monotonic_ms=lambda: 0)
+    call: Any = SimpleNamespace(user="u", client_id="c", connection=SimpleNamespace(mute=muted.append))
+    dispatch: Any = SimpleNamespace(_node=SimpleNamespace(quotas=quotas, clock=clock))
+    for size in (1, 100_000):
+        meter: Any = SimpleNamespace(seconds=0.5, frame_bytes=size)
+        reply = produce.ProduceResponse() if acks else NO_REPLY
+        Dispatch._throttle(dispatch, call, meter, ApiKey.PRODUCE, reply)
+    assert muted == ([1.0, 90.001] if acks else [90.001])
 
 
 def test_topics_beyond_the_quota_are_refused_to_whom_understands_it(

@@ -458,3 +458,25 @@ def test_a_peer_that_takes_a_long_reply_slowly_is_not_idle(served: Served, monke
         now += 11.0
         served.listener._close_idle()
     assert len(served.closed) == 1 and "idle" in served.closed[0]
+
+
+def test_a_peer_is_idle_from_the_reply_on_that_it_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client counts from the reply, too, and closes a connection that it does not use before the node does."""
+    now = 0.0
+    served.answer = lambda frame, slot: None
+    served.listener._idle_seconds_max = 10.0
+    with served.client() as sock:
+        connection = connection_of(served)
+        monkeypatch.setattr(connection, "_now", lambda: now)
+        monkeypatch.setattr(served.listener._turns, "now", lambda: now)
+        sock.send(framed(b"x"))
+        served.until(lambda: bool(served.slots))
+        now += 9.0
+        served.slots[0].fill([b"reply"])
+        now += 9.0
+        served.listener._close_idle()
+        assert served.closed == []
+        assert served.receive(sock, 5) == b"reply"
+        now += 2.0
+        served.listener._close_idle()
+    assert len(served.closed) == 1 and "idle" in served.closed[0]

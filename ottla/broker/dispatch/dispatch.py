@@ -305,10 +305,12 @@ class Dispatch:
     def _throttle(self, call: Call, meter: Meter, key: int, reply: Any) -> None:
         """Put the throttle time into the response, and do not read from the connection meanwhile (KIP-219)."""
         quotas, user, now_ms = self._node.quotas, call.user, self._node.clock.monotonic_ms()
-        throttle_ms = quotas.used(user, call.client_id, meter.seconds, now_ms)
+        # As in Apache Kafka, a request without a response uses no time.
+        used = not isinstance(reply, NoReply)
+        throttle_ms = quotas.used(user, call.client_id, meter.seconds, now_ms) if used else 0
         if key == ApiKey.PRODUCE:
             throttle_ms = max(throttle_ms, quotas.produced(user, call.client_id, meter.frame_bytes, now_ms))
-        if not isinstance(reply, NoReply) and hasattr(reply, "throttle_time_ms"):
+        if hasattr(reply, "throttle_time_ms"):
             # The handler itself may have throttled: a fetch over its quota, controller mutations.
             reply.throttle_time_ms = throttle_ms = max(throttle_ms, reply.throttle_time_ms)
         if throttle_ms:
