@@ -104,6 +104,29 @@ def test_a_complete_copy_is_used_without_its_log_only_if_it_lacks_nothing_of_it(
     assert scene.read(1, 2) == scene.written[1][2:]
 
 
+def test_a_disk_that_fails_once_when_its_copy_becomes_incomplete_is_used_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy still says on the disk that it is complete, and lacks an acknowledged record."""
+    scene, _ = about_to_move(1)
+    if scene.lies_in(1) == "/b":
+        scene.move(1, "/a")
+        scene.until_moved(1, "/a")
+    disk, home = scene.machine.disk, scene.node.log_dirs._id_of("/a")
+    with monkeypatch.context() as failing:
+        failing.setattr(LogDirs, "_swap", lambda *_: None)
+        assert scene.move(1, "/b") == "NONE"
+        scene.machine.settle()
+        disk.break_directory("/b")
+        scene.node.partitions[MOVED].log.on_change()
+        disk.mend_directory("/b")
+    assert scene.write(1, b"after") == "NONE"
+    scene.machine.settle()
+    assert scene.described()["/b"].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert scene.node.image.topics[TOPIC].partitions[1].directories == (home,)
+    assert scene.read(1) == scene.written[1]
+
+
 @pytest.mark.parametrize("why", ["the disk dies", "the disk is full", "taken back"])
 def test_a_move_that_ends_when_the_controller_knows_of_it_is_told_as_ended(
     why: str, monkeypatch: pytest.MonkeyPatch

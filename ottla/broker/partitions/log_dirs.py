@@ -339,10 +339,14 @@ class LogDirs:
         if runtime.image.metadata_version < DIRECTORIES_FROM or self.named(tp) == self._store.directory_id(path):
             return True
         if tp not in self._announced and runtime.node_id in runtime.image.brokers:
-            self._store.keep_copy(tp)
+            self._store.keep_copy(tp, partial(self._copy_stays_marked, path))
             self._announced[tp] = False
             self._report_directories({tp: self._id_of(path)})
         return False
+
+    def _copy_stays_marked(self, path: str, error: OSError) -> None:
+        """Take the directory of a copy offline, in a turn of its own: the copy's log is about to change."""
+        self._runtime.loop.call_soon(self.failed, path, error)
 
     def _swap(self, tp: TopicPartition, replica: HostedReplica) -> None:
         """Use the copy from now on, also if the old log cannot be removed."""

@@ -7,6 +7,7 @@ Rules:
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.kernel.error import KafkaError, OttlaError
@@ -22,8 +23,11 @@ from ottla.log.setting import LogSettings
 _log = logging.getLogger("ottla.log")
 
 
-def mark(source: Log, copy: Log) -> None:
-    """Mark a copy that has all that its log has, until the log changes. Flushes the copy."""
+def mark(source: Log, copy: Log, failed: Callable[[OSError], None]) -> None:
+    """Mark a copy that has all that its log has, until the log changes. Flushes the copy.
+
+    `failed` is called with the error of a disk that does not let the mark be removed, and may change nothing itself.
+    """
     disk, path = copy.disk, copy.path
     assert copy.end_offset == source.end_offset
     copy.flush()
@@ -37,8 +41,9 @@ def mark(source: Log, copy: Log) -> None:
             if error.errno in HARMLESS_ERRORS:
                 # The change may be tried again.
                 raise
-            # The copy's disk has failed, and not the log's. The move ends with it, and the controller hears of that.
+            # The copy's disk has failed, and not the log's. The mark may still be there, so the move must end.
             _log.error("cannot change the copy %s: %s", path, error)
+            failed(error)
         source.on_change = None
 
     source.on_change = on_change

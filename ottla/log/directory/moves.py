@@ -8,6 +8,7 @@ KIPs: 113 (moves).
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.kernel.ids import TopicPartition
@@ -88,9 +89,12 @@ class Moves(Checkpoints):
         self._futures[tp] = (log, directory)
         return log
 
-    def keep_copy(self, tp: TopicPartition) -> None:
-        """Have a start take the future log, which has all records, if the log is away and has not changed since."""
-        kept_copy.mark(self._logs[tp], self._futures[tp][0])
+    def keep_copy(self, tp: TopicPartition, failed: Callable[[OSError], None]) -> None:
+        """Have a start take the future log, which has all records, if the log is away and has not changed since.
+
+        `failed` is as in `kept_copy.mark`.
+        """
+        kept_copy.mark(self._logs[tp], self._futures[tp][0], failed)
 
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
         """Replace the partition's log by the future log, which has all its records.
