@@ -305,6 +305,9 @@ def test_the_dirtiest_log_that_is_due_is_cleaned(
     hosted = {each.tp: each for each in logs}
     expected = None if chosen is None else TopicPartition(chosen, 0)
     assert _cleaner(hosted)._dirtiest() == expected
+    moves: Any = _cleaner(hosted)
+    moves._store.future = lambda tp: "a move" if tp == expected else None
+    assert moves._dirtiest() != expected or expected is None
     # One that is being cleaned, and one that cannot be, are passed over.
     for passed_over in ("_runs", "_uncleanable"):
         one = _cleaner(hosted)

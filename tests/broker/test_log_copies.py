@@ -66,12 +66,16 @@ def test_a_move_that_begins_again_flushes_its_copy_beside_the_loop_again() -> No
     scene.until_moved(1, to)
 
 
-_COMPACT = {
-    "log_cleanup_policy": "compact",
-    "log_cleaner_min_cleanable_ratio": "0.0",
-    "log_cleaner_delete_retention_ms": "1000",
-    "log_cleaner_backoff_ms": "1000",
-}
+def _compacted() -> Scene:
+    """A scene whose topics are cleaned each second."""
+    scene = Scene(
+        log_cleanup_policy="compact",
+        log_cleaner_min_cleanable_ratio="0.0",
+        log_cleaner_delete_retention_ms="1000",
+        log_cleaner_backoff_ms="1000",
+    )
+    scene.create()
+    return scene
 
 
 def _key_of_a_deleted_record(scene: Scene) -> None:
@@ -80,23 +84,21 @@ def _key_of_a_deleted_record(scene: Scene) -> None:
     for key, value in ((b"gone", b"back"), (b"gone", None), *((b"%d" % number, bytes(4000)) for number in range(50))):
         now_ms = scene.machine.clock.now_ms()
         log.append(bytearray(build([(now_ms, key, value, ())])), leader_epoch=0, now_ms=now_ms)
-    log.roll(now_ms)
+    log.roll(scene.machine.clock.now_ms())
 
 
 def _clean_for(scene: Scene, ms: int) -> None:
     """Let the cleaner look at the log again and again; each time one more segment is dirty."""
-    end_ms = scene.machine.clock.now_ms() + ms
-    while scene.machine.clock.now_ms() < end_ms:
+    clock = scene.machine.clock
+    for until_ms in range(clock.now_ms(), clock.now_ms() + ms, 2000):
         scene.write(1, b"more")
-        scene.node.partitions[MOVED].log.roll(scene.machine.clock.now_ms())
-        next_ms = scene.machine.clock.now_ms() + 2000
-        scene.machine.run(lambda: scene.machine.clock.now_ms() >= next_ms)  # noqa: B023
+        scene.node.partitions[MOVED].log.roll(clock.now_ms())
+        scene.machine.run(lambda until_ms=until_ms: clock.now_ms() >= until_ms)  # type: ignore[misc]
 
 
 def test_a_deleted_key_does_not_come_back_with_a_compacted_log_that_moves() -> None:
     """What the copy took before a cleaning would stay below the offset up to which the log is clean."""
-    scene = Scene(**_COMPACT)
-    scene.create()
+    scene = _compacted()
     to = scene.other(1)
     scene.slow_down(1000)
     _key_of_a_deleted_record(scene)
@@ -112,12 +114,13 @@ def test_a_deleted_key_does_not_come_back_with_a_compacted_log_that_moves() -> N
 
 @pytest.mark.parametrize("has_written", [False, True])
 def test_a_cleaning_that_runs_when_a_move_begins_changes_the_log_no_more(has_written: bool) -> None:
-    scene = Scene(**_COMPACT)
-    scene.create()
+    scene = _compacted()
     to, log = scene.other(1), scene.node.partitions[MOVED].log
     _key_of_a_deleted_record(scene)
-    wrote = lambda: any(name.endswith(".cleaned") for name in scene.machine.disk.list(log.path))  # noqa: E731
-    scene.machine.run(wrote if has_written else lambda: log.being_cleaned)
+    files = scene.machine.disk
+    scene.machine.run(
+        lambda: log.being_cleaned and (not has_written or any(".cleaned" in name for name in files.list(log.path)))
+    )
     scene.node.log_dirs.move(MOVED, to)
     scene.until_moved(1, to)
     moved = scene.node.partitions[MOVED].log
