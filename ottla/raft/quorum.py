@@ -150,6 +150,11 @@ class Quorum:
         return self._member.high_watermark
 
     @property
+    def leader_high_watermark(self) -> int:
+        """The high watermark of this leader's epoch; UNKNOWN until a record of that epoch is committed."""
+        return self._leader().high_watermark
+
+    @property
     def membership(self) -> Membership:
         """The voters according to the newest record, committed or not."""
         return self._member.voters.last

@@ -83,6 +83,7 @@ class Scene:
             settings=SimpleNamespace(
                 auto_create_topics_enable=True,
                 controller_listener_names=("CONTROLLER",),
+                delete_topic_enable=True,
                 group_coordinator_rebalance_protocols=("classic", "consumer", "streams"),
             ),
         )

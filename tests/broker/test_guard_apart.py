@@ -157,6 +157,12 @@ def test_a_topic_is_deleted_by_those_who_may_and_hidden_from_those_who_may_not_s
     assert deleted("DESCRIBE TOPIC hidden")[:2] == (["there", "absent", "3"], [(None, code)])
 
 
+def test_where_no_topic_may_be_deleted_every_client_is_told_so() -> None:
+    scene = Scene(ApiKey.DELETE_TOPICS, None, "DELETE CLUSTER", "DESCRIBE TOPIC name0", "DELETE TOPIC name1")
+    scene.call.node.settings.delete_topic_enable = False
+    assert scene.ask() is scene.response and scene.passed == [scene.request]
+
+
 @pytest.mark.parametrize("key", [ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
 @pytest.mark.parametrize(
     ("kind", "name"), [(2, "TOPIC n0"), (4, "CLUSTER"), (8, "CLUSTER"), (16, "CLUSTER"), (32, "GROUP n0"), (3, None)]

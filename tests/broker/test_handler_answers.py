@@ -399,7 +399,9 @@ def test_the_last_directory_that_is_named_for_a_replica_counts() -> None:
 def quorum_of(version: int, *asked: tuple[str, int], leads: bool = True) -> Any:
     voter = ReplicaView(Voter(1, ID), (), end_offset=30, fetched_ms_ago=None, caught_up_ms_ago=0)
     observer = ReplicaView(Voter(5, ID), (), end_offset=20, fetched_ms_ago=7, caught_up_ms_ago=None)
-    machine = Mock(leads=leads, epoch=6, high_watermark=29, describe=lambda now_ms: ([voter], [observer]))
+    # The node may know more of what is committed than its epoch as leader has shown.
+    machine = Mock(leads=leads, epoch=6, high_watermark=31, leader_high_watermark=29)
+    machine.describe = lambda now_ms: ([voter], [observer])
     known = SimpleNamespace(voter=Voter(1, ID), endpoints=[SimpleNamespace(name="C", host="h", port=9)])
     node_quorum = Mock(raft=Mock(quorum=machine), voters=[known])
     clock = Mock(monotonic_ms=lambda: 500, now_ms=lambda: 1000)

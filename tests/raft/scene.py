@@ -33,7 +33,6 @@ from ottla.kernel.error import ErrorCode
 from ottla.raft.effect import Effect
 from ottla.raft.event import Event, RequestDropped, RequestReceived, ResignRequested, Submitted, VersionRaised
 from ottla.raft.quorum import QuorumSettings
-from ottla.raft.role import Leader
 from tests import play
 from tests.play import NothingThere
 from tests.raft.cluster import Cluster, Message, Node
@@ -218,7 +217,7 @@ class Scene(play.Scene):
             if quorum is None:
                 self.lines.append(f"{node.node_id} is down")
                 continue
-            high_watermark = quorum.role.high_watermark if isinstance(quorum.role, Leader) else quorum.high_watermark
+            high_watermark = quorum.leader_high_watermark if quorum.leads else quorum.high_watermark
             committed = "nothing committed" if high_watermark < 0 else f"committed {high_watermark}"
             self.lines.append(
                 f"{node.node_id} {role_words(quorum.role)}, {committed}, log {_log_words(node)}, "

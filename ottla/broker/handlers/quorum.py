@@ -118,7 +118,7 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
         partition_index=index,
         leader_id=node.node_id,
         leader_epoch=machine.epoch,
-        high_watermark=machine.high_watermark,
+        high_watermark=machine.leader_high_watermark,
         current_voters=[state(voter) for voter in voters],
         observers=[state(observer) for observer in observers],
     )
