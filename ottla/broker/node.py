@@ -147,7 +147,8 @@ class BrokerNode(MetadataNode):
         self.share_states = ShareStates(parts)
         self.shares = Shares(self, log_dirs, self.look_ups, lambda: self.persister)
         self.housekeeping = Housekeeping(self, store, leadership, flusher, log_dirs)
-        self.cleaner = Cleaner(self, store, self.hosted, flusher, log_dirs, self.new_clean_worker)
+        retain = self.housekeeping.retain_one
+        self.cleaner = Cleaner(self, store, self.hosted, flusher, log_dirs, retain, self.new_clean_worker)
 
     def _led(self, partition: Partition) -> None:
         coordinators = self.coordinators_of(partition.tp.topic)

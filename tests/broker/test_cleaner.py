@@ -275,7 +275,7 @@ def _cleaner(hosted: Any = None, now_ms: int = 0, log_dirs: Any = None) -> clean
     runtime: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: now_ms))
     unused: Any = None
     store: Any = SimpleNamespace(future=lambda tp: None)
-    return cleaner.Cleaner(runtime, store, hosted, unused, log_dirs, unused)
+    return cleaner.Cleaner(runtime, store, hosted, unused, log_dirs, unused, unused)
 
 
 @pytest.mark.parametrize(

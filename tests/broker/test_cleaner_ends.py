@@ -32,6 +32,7 @@ class _Scene:
     """A cleaner of one log; the test ends its flushes and its processes."""
 
     def __init__(self, log: _Log, monkeypatch: pytest.MonkeyPatch, *, dedupe: int = 1 << 20, threads: int = 2) -> None:
+        self.log = log
         self.told: list[Any] = []
         self.flushes: list[Any] = []
         self.runs: list[Any] = []
@@ -75,7 +76,7 @@ class _Scene:
         hosted: Any = {("t", 0): log}
         unused: Any = None
         worker: Any = SimpleNamespace(start=self._start)
-        self.cleaner = cleaner.Cleaner(runtime, store, hosted, flusher, unused, lambda: worker)
+        self.cleaner = cleaner.Cleaner(runtime, store, hosted, flusher, unused, self._retain, lambda: worker)
 
     def call_later(self, seconds: float, do: Any) -> Any:
         self.told.append(("again in", seconds))
@@ -86,6 +87,10 @@ class _Scene:
             raise self.cannot_start
         self.told.append((rate, before, job.given[1:], job.more))
         self.runs.append(run)
+
+    def _retain(self, tp: TopicPartition) -> None:
+        assert not self.log.being_cleaned, "retention would wait"
+        self.told.append(("retain", tp))
 
     def _discard(self, disk: Any, path: str) -> None:
         self.told.append(("discard", path))
@@ -127,7 +132,8 @@ def test_a_result_is_remembered_and_the_next_log_looked_for_at_once(monkeypatch:
     scene.told.clear()
     scene.runs[0].on_end({"end_offset": 8, "read": 100, "written": 50})
     assert log.cleaner_offset == 8
-    assert scene.told[:2] == ["write t-0", ("discard", "/a/t-0")] and len(scene.runs) == 2
+    # Cleanings may follow one another without a pause: retention has its turn between them.
+    assert scene.told[:3] == ["write t-0", ("discard", "/a/t-0"), ("retain", _TP)] and len(scene.runs) == 2
 
 
 def test_a_cleaning_that_cannot_start_is_over_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,15 @@ def test_retention_goes_on_after_a_log_that_fails_and_has_its_disk_checked_last(
     assert scene.said == [*done, ("check", "b", errno.EIO)]
 
 
+def test_retention_of_one_partition_leaves_the_others_alone_and_a_partition_that_went_is_none() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, "a"), _Log(scene, "b")]
+    scene.jobs.retain_one(TopicPartition("t", 1))
+    assert scene.said == [("retain", "b", 1000), ("expire", "b", 1000, 5)]
+    scene.jobs.retain_one(TopicPartition("t", 2))
+    assert len(scene.said) == 2
+
+
 def test_logs_that_have_rolled_are_flushed_before_each_checkpoint() -> None:
     scene = _Scene()
     scene.logs = [_Log(scene, "a", rolled=True), _Log(scene, "b"), _Log(scene, "c", rolled=True)]

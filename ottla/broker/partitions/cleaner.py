@@ -66,6 +66,7 @@ class Cleaner:
         hosted: Mapping[tuple[str, int], HostedReplica],
         flusher: Flusher,
         log_dirs: LogDirs,
+        retain: Callable[[TopicPartition], None],
         new_worker: Callable[[], CleanerWorker],
     ) -> None:
         self._runtime = runtime
@@ -73,6 +74,7 @@ class Cleaner:
         self._hosted = hosted
         self._flusher = flusher
         self._log_dirs = log_dirs
+        self._retain = retain
         self._new_worker = new_worker
         self._handle: asyncio.TimerHandle | None = None
         #: Log directory -> run. By path, so that a topic created again waits for the process of its namesake.
@@ -208,6 +210,8 @@ class Cleaner:
             (self._uncleanable if result["corrupt"] else self._failed).add(run.log)
             _report(run.tp, result["error"])
         self._end(run)
+        # Retention waits for a cleaning, and the next cleaning of this log may begin at once.
+        self._retain(run.tp)
         if "end_offset" in result:
             # As in Kafka: a cleaner that has found something to do looks again at once.
             self._start_due()

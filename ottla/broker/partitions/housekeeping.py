@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ottla.broker.partitions.leadership import Leadership
     from ottla.broker.partitions.log_dirs import LogDirs
     from ottla.broker.runtime import Runtime
+    from ottla.kernel.ids import TopicPartition
     from ottla.log.directory.store import Store
+    from ottla.replica.hosted import HostedReplica
 
 _log = logging.getLogger("ottla.broker")
 _MAX_MS = (1 << 31) - 1
@@ -74,9 +76,18 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
+        self._retain(list(self._leadership.hosted.values()))
+
+    def retain_one(self, tp: TopicPartition) -> None:
+        """Do the same for one partition, whose cleaning retention has waited for."""
+        partition = self._leadership.hosted.get(tp)
+        if partition is not None:
+            self._retain([partition])
+
+    def _retain(self, partitions: Iterable[HostedReplica]) -> None:
         now_ms = self._runtime.clock.now_ms()
         failed: list[tuple[Log, OSError]] = []
-        for partition in list(self._leadership.hosted.values()):
+        for partition in partitions:
             try:
                 if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
                     partition.log_start_moved()
