@@ -103,6 +103,14 @@ class HostFile:
     def is_marked(self) -> bool:
         return bool(os.fstat(self._fd).st_mode & stat.S_IXUSR)
 
+    def modified_ms(self) -> int:
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        # Fails for a file of another user, for example.
+        with suppress(OSError):
+            os.utime(self._fd, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def descriptor(self) -> int | None:
         return self._fd
 

@@ -58,6 +58,12 @@ class File(Protocol):
 
     def is_marked(self) -> bool: ...
 
+    def modified_ms(self) -> int | None:
+        """When the file was last written, on the clock of timestamps; None on a disk without times."""
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Have the file look as if it was last written then, as well as the file system allows."""
+
     def descriptor(self) -> int | None:
         """Return the file descriptor for sendfile; None on a disk without one."""
 

@@ -198,7 +198,6 @@ def _beyond_time(log: "Log", now_ms: int) -> Callable[[Segment, Segment | None],
     def deletable(segment: Segment, following: Segment | None) -> bool:
         if retention_ms < 0:
             return False
-        timestamp = segment.max_timestamp
-        return now_ms - (timestamp if timestamp >= 0 else segment.modified_ms) > retention_ms
+        return now_ms - segment.age_timestamp > retention_ms
 
     return deletable

@@ -140,6 +140,12 @@ class SimFile:
     def is_marked(self) -> bool:
         return self._alive().marked
 
+    def modified_ms(self) -> None:
+        return None
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        return None
+
     def descriptor(self) -> int | None:
         return None
 

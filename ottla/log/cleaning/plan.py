@@ -84,8 +84,7 @@ def _first_uncleanable(log: "Log", first_slot: int, now_ms: int) -> int:
     lag_ms = log.settings.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments[first_slot:-1]:
-            timestamp = segment.max_timestamp
-            if (timestamp if timestamp >= 0 else segment.modified_ms) > now_ms - lag_ms:
+            if segment.age_timestamp > now_ms - lag_ms:
                 return min(bound, segment.base_offset)
     return bound
 

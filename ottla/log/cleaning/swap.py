@@ -37,7 +37,9 @@ def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
         segment.rename(DELETED)
     _rename(log.disk, log.path, base_offset, SWAP, "")
     cleaned = open_segment(log, base_offset, now_ms)
-    cleaned.created_ms, cleaned.modified_ms = old[0].created_ms, old[-1].modified_ms
+    cleaned.created_ms, cleaned.modified_ms = old[0].created_ms, old[-1].written_ms
+    # As in Apache Kafka: a cleaning makes no record younger.
+    cleaned.file.set_modified_ms(cleaned.modified_ms)
     log.segments[slot : slot + len(old)] = [cleaned]
     log.bases[slot : slot + len(old)] = [base_offset]
     log.directory_dirty = True

@@ -117,7 +117,8 @@ class Segment:
         #: The greatest timestamp of the first batch, where time-based rolling begins to count; None until it is known.
         self.first_timestamp: int | None = None
         self.created_ms = now_ms
-        self.modified_ms = now_ms
+        #: When it was last written; None if that was before it was opened, and the file has not been asked.
+        self.modified_ms: int | None = None
         self.jitter_ms = 0
         if settings.segment_jitter_ms > 0:
             # Derived from the name, not random: the same history rolls at the same offsets.
@@ -141,7 +142,7 @@ class Segment:
         if file.size():
             file.truncate(0)
         segment = cls(disk, directory, base_offset, settings, now_ms, file, suffix)
-        segment._max_timestamp = -1
+        segment._max_timestamp, segment.modified_ms = -1, now_ms
         try:
             segment.offset_index.reset()
             segment.time_index.reset()
@@ -232,6 +233,20 @@ class Segment:
     @max_timestamp_and_offset.setter
     def max_timestamp_and_offset(self, found: tuple[int, int]) -> None:
         self._max_timestamp, self._offset_of_max_timestamp = found
+
+    @property
+    def age_timestamp(self) -> int:
+        """The timestamp by which it ages: the greatest one, or when it was last written if there is none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.written_ms
+
+    @property
+    def written_ms(self) -> int:
+        """When it was last written; when it was opened on a disk without times."""
+        if self.modified_ms is None:
+            known = self.file.modified_ms()
+            self.modified_ms = self.created_ms if known is None else known
+        return self.modified_ms
 
     @property
     def first_batch_timestamp(self) -> int:
