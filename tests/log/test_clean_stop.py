@@ -1,0 +1,123 @@
+"""What a clean stop and a flush leave on the disk: a start after a power failure trusts it."""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from ottla.log import durability
+from ottla.log.durability import OutOfResources
+from ottla.log.log import Log, LogSettings, Origin
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import NewRecord, build
+
+_NOW_MS = 1_000_000
+#: A power failure may keep what was not synced, by chance.
+_SEEDS = range(12)
+
+
+def _disk(seed: int) -> SimDisk:
+    disk = SimDisk(random.Random(seed))
+    disk.make_directory("/d")
+    disk.sync_directory("/")
+    return disk
+
+
+def _open(disk: SimDisk, *, clean: bool = True, recovery_point: int = 0) -> Log:
+    return Log.open(disk, "/d/t-0", LogSettings(), now_ms=_NOW_MS, clean=clean, recovery_point=recovery_point)
+
+
+def _put(log: Log, epoch: int = 1, value: bytes = b"v") -> None:
+    log.append(bytearray(build([(_NOW_MS, b"k", value, [])])), leader_epoch=epoch, now_ms=_NOW_MS)
+
+
+def _abort(log: Log) -> None:
+    data = build([(_NOW_MS, b"k", b"v", [])], producer_id=9, producer_epoch=3, base_sequence=0, transactional=True)
+    log.append(bytearray(data), leader_epoch=1, now_ms=_NOW_MS)
+    marker: NewRecord = (_NOW_MS, bytes(4), bytes(6), [])
+    end = build([marker], producer_id=9, producer_epoch=3, transactional=True, control=True)
+    log.append(bytearray(end), leader_epoch=1, now_ms=_NOW_MS, origin=Origin.COORDINATOR)
+
+
+def _started_after_power_failure(disk: SimDisk, log: Log) -> Log:
+    log.close()
+    disk.crash()
+    return _open(disk)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_an_aborted_transaction_stays_aborted(seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    _abort(log)
+    log = _started_after_power_failure(disk, log)
+    assert [tuple(each)[:3] for each in log.aborted(0, log.end_offset)] == [(9, 0, 1)]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_leader_epoch_that_began_after_the_last_flush_is_known(seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    _put(log, 1)
+    log.flush()
+    _put(log, 2)
+    log = _started_after_power_failure(disk, log)
+    assert (log.epoch_at(0), log.epoch_at(1)) == (1, 2)
+
+
+def _without_files(monkeypatch: pytest.MonkeyPatch, what: Any, name: str, log: Log) -> None:
+    """Flush when `name` of `what` can open no file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(what, name, refuse)
+        with pytest.raises(OutOfResources):
+            log.flush()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_flush_that_had_no_file_left_writes_the_epochs_the_next_time(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _open(disk := _disk(seed))
+    _put(log, 1)
+    log.flush()
+    _put(log, 2)
+    _without_files(monkeypatch, durability, "write_beside", log)
+    log.flush()
+    log = _started_after_power_failure(disk, log)
+    assert (log.epoch_at(0), log.epoch_at(1)) == (1, 2)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_flush_that_had_no_file_left_keeps_a_new_segment_the_next_time(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _open(disk := _disk(seed))
+    _abort(log)
+    log.flush()
+    log.roll(_NOW_MS)
+    _put(log)
+    _without_files(monkeypatch, disk, "open", log)
+    log.flush()
+    point = log.recovery_point
+    log.discard()
+    disk.crash()
+    assert (point, _open(disk, clean=False, recovery_point=point).end_offset) == (3, 3)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_log_that_was_cut_and_is_as_long_as_before_is_not_taken_for_unchanged(seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    _put(log)
+    _put(log)
+    log.close()
+    log = _open(disk)
+    log.truncate(1)
+    log.flush()
+    _put(log, value=b"new")
+    log = _started_after_power_failure(disk, log)
+    assert b"new" in log.read(1, 1000, end_offset=2).bytes()
