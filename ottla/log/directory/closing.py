@@ -80,10 +80,9 @@ def sync_volume_of(directory: Directory, logs: Sequence[Log]) -> bool:
                 renames.append((log, write_beside(log.disk, path, log.epoch_checkpoint_text, sync=False), path))
         lock.sync_volume()
         for log, beside, path in renames:
-            # The rename is durable only after the second sync.
-            log.directory_dirty = True
             log.disk.rename(beside, path)
         if renames:
+            # Only now the renames are durable. If this fails, each log writes its epochs again.
             lock.sync_volume()
     except OSError:
         return False
