@@ -127,3 +127,17 @@ def test_a_cleaning_that_runs_when_a_move_begins_changes_the_log_no_more(has_wri
     assert [record.value for record in records_of(moved)][:2] == [b"back", None]
     _clean_for(scene, 20_000)
     assert b"gone" not in {record.key for record in records_of(moved)}
+
+
+def test_what_is_clean_of_a_log_is_so_after_its_move_and_after_a_crash() -> None:
+    scene = _compacted()
+    _key_of_a_deleted_record(scene)
+    scene.machine.run(lambda: scene.node.partitions[MOVED].log.cleaner_offset is not None)
+    cleaned = scene.node.partitions[MOVED].log.cleaner_offset
+    to = scene.other(1)
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert scene.node.partitions[MOVED].log.cleaner_offset == cleaned == 52
+    scene.machine.kill()
+    scene.machine.start()
+    assert scene.node.store.get(MOVED).cleaner_offset == cleaned
