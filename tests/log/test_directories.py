@@ -6,7 +6,6 @@ import errno
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from ottla.kernel.error import OttlaError
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
 from ottla.log.directory.directory import Directories, lock_directories, take
 from ottla.log.directory.store import Store
+from ottla.log.setting import LogSettings
 from ottla.sim.disk import SimDisk
 
 
@@ -82,7 +82,7 @@ def test_a_directory_that_is_refused_leaves_none_locked(why: str) -> None:
 
 def test_the_metadata_logs_own_directory_is_held_like_the_others_and_has_no_partitions() -> None:
     disk = _disk(a="c", m="c", other="d")
-    store = Store.take(disk, ["/a/"], node_id=1, settings_of=Any, metadata_dir="/m/")
+    store = Store.take(disk, ["/a/"], node_id=1, settings_of=lambda _: LogSettings(), metadata_dir="/m/")
     assert store.directories == ["/a"]
     assert (store.works("/a"), store.works("/m"), store.works("/other")) == (True, True, False)
     assert _held(disk, "/a", "/m") == [True, True]
