@@ -88,6 +88,18 @@ def test_members_that_cooperate_get_what_changes_hands_a_round_later() -> None:
     assert second == {"a": set(kept), "b": {_P[2], _P[3]}}
 
 
+def test_a_stale_claim_takes_nothing_from_the_member_that_has_the_partition() -> None:
+    fresh, stale = _member("a", *_P[:2], generation=4), _member("b", *_P[1:4], generation=3)
+    for order in ([fresh, stale], [stale, fresh]):
+        assert _assigned("cooperative-sticky", {"t": 4}, *order) == {"a": {_P[0], _P[1]}, "b": {_P[2], _P[3]}}
+
+
+def test_a_partition_that_two_members_claim_goes_to_none_of_them_until_both_have_let_it_go() -> None:
+    members = [_member("a", _P[0], _P[1]), _member("b", _P[1], _P[2])]
+    for order in (members, members[::-1]):
+        assert _assigned("cooperative-sticky", {"t": 3}, *order) == {"a": {_P[0]}, "b": {_P[2]}}
+
+
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_topic_that_is_not_there_is_passed_over(assignor: str) -> None:
     found = _assigned(assignor, {"t": 2}, _member("a", topics=("gone", "t")), _member("b", topics=("gone",)))

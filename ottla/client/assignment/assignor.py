@@ -89,7 +89,7 @@ def _remembering(member: CandidateMember) -> CandidateMember:
 def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Sticky, but a partition that changes hands stays unassigned until its old owner has revoked it."""
     assignment = _sticky(members, partitions, racks)
-    owner = {partition: member.id for member in members for partition in member.subscription.owned}
+    owner = _owners(members)
     for member_id, assigned in assignment.items():
         assignment[member_id] = [partition for partition in assigned if owner.get(partition, member_id) == member_id]
     return assignment
@@ -120,23 +120,32 @@ def _sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks
 
 
 def _owned(members: list[CandidateMember], partitions: Mapping[str, int]) -> Assignment:
-    """The partitions that each member may claim: the newest generation's claim wins; equal claims cancel out."""
+    """The partitions that each member may keep: those that it owns, still reads, and that still exist."""
+    owners = _owners(members)
+    return {
+        member.id: [
+            partition
+            for partition in dict.fromkeys(member.subscription.owned)
+            if owners[partition] == member.id
+            and partition.topic in member.subscription.topics
+            and partition.partition < partitions.get(partition.topic, 0)
+        ]
+        for member in members
+    }
+
+
+def _owners(members: list[CandidateMember]) -> dict[TopicPartition, str | None]:
+    """The owner of each claimed partition: the newest generation's claim wins; equal claims cancel out (None)."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
-        subscription = member.subscription
-        for partition in subscription.owned:
-            if partition.topic not in subscription.topics or partition.partition >= partitions.get(partition.topic, 0):
-                continue
+        generation = member.subscription.generation
+        for partition in dict.fromkeys(member.subscription.owned):
             known = claims.get(partition)
-            if known is None or subscription.generation > known[0]:
-                claims[partition] = (subscription.generation, member.id)
-            elif subscription.generation == known[0]:
-                claims[partition] = (known[0], None)
-    owned: Assignment = {member.id: [] for member in members}
-    for partition, (_, owner) in claims.items():
-        if owner is not None:
-            owned[owner].append(partition)
-    return owned
+            if known is None or generation > known[0]:
+                claims[partition] = (generation, member.id)
+            elif generation == known[0]:
+                claims[partition] = (generation, None)
+    return {partition: owner for partition, (_, owner) in claims.items()}
 
 
 def _even(owned: Assignment, all_partitions: list[TopicPartition], nearness: Nearness) -> Assignment:
