@@ -272,6 +272,20 @@ def test_a_client_starts_again_when_its_brokers_have_told_it_nothing_for_so_long
     assert len(told) == (strategy == "rebootstrap")
 
 
+def test_a_client_that_does_not_start_again_uses_the_answer_of_a_cluster_that_asks_for_it() -> None:
+    class Sends(_Far):
+        async def call(self, *_: object, **__: object) -> MetadataResponse:
+            broker = MetadataResponseBroker(node_id=8, host="h", port=2)
+            return MetadataResponse(brokers=[broker], error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+
+    async def run() -> None:
+        cluster = Sends(metadata_recovery_strategy="none")
+        await cluster.update(["t"])
+        assert set(cluster.metadata.nodes) == {8}
+
+    asyncio.run(run())
+
+
 def test_an_answer_of_a_broker_that_does_not_know_its_cluster_yet_is_ignored() -> None:
     """A broker that starts: its list of topics would deny those that exist. As in Java's client, it is asked again."""
 

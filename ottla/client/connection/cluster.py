@@ -220,10 +220,10 @@ class Cluster:
                 self._rebootstrap(f"no metadata was received for {trigger_ms} ms")
             await self._ask(self.metadata.topics_to_ask(now_ms()))
 
-    def _rebootstrap(self, why: str) -> None:
-        """Forget the known brokers and start again from `bootstrap.servers` (KIP-1102)."""
+    def _rebootstrap(self, why: str) -> bool:
+        """Forget the known brokers and start again from `bootstrap.servers` (KIP-1102), if the settings allow that."""
         if self.settings.metadata_recovery_strategy != "rebootstrap":
-            return
+            return False
         _log.warning("starting again from bootstrap.servers: %s", why)
         self.metadata.nodes.clear()
         self._coordinators.clear()
@@ -232,6 +232,7 @@ class Cluster:
             # The others end with their pending requests.
             if not purpose:
                 connection.close("starting again from bootstrap.servers")
+        return True
 
     def _has_unknown_topics(self) -> bool:
         topics = self.metadata.topics_to_ask(now_ms())
@@ -250,10 +251,10 @@ class Cluster:
         timeout_ms = self.settings.request_timeout_ms
         version = connection.version_of(ApiKey.METADATA)
         response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms, version=version)
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._rebootstrap("the cluster requests it")
+        if response.error_code != ErrorCode.REBOOTSTRAP_REQUIRED:
+            check(response.error_code)
+        elif self._rebootstrap("the cluster requests it"):
             raise NotReachable("the cluster requested a new start from bootstrap.servers")
-        check(response.error_code)
         if not response.brokers:
             # A broker that starts, and has not read the cluster's metadata, would deny all topics.
             raise NotReachable(f"{connection.host}:{connection.port} does not know the brokers of its cluster yet")
