@@ -124,6 +124,24 @@ def played(play: Callable[[Scene], Awaitable[None]], **given: object) -> None:
     asyncio.run(run())
 
 
+def test_a_partition_whose_batches_fill_the_requests_does_not_hold_up_another_one() -> None:
+    async def play(scene: Scene) -> None:
+        for _ in range(3):
+            scene.send(0, bytes(900))
+        scene.send(1, bytes(200))
+        order = []
+        for _ in range(4):
+            sent, answer = await scene.request()
+            order += sent
+            # The program sends to the first partition faster than the broker takes it.
+            scene.send(0, bytes(900))
+            answer()
+        assert order[:3] == [0, 1, 0]
+
+    limits = {"max_request_size": 1_100, "batch_size": 1_000, "max_in_flight_requests_per_connection": 1}
+    played(play, enable_idempotence=False, **limits)
+
+
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_no_more_requests_are_in_flight_than_the_setting_allows(most: int) -> None:
     async def play(scene: Scene) -> None:

@@ -76,7 +76,7 @@ class Accumulator:
 
     def __init__(self, settings: ProducerSettings, clock: Clock, rng: Rng) -> None:
         self.topics: dict[str, TopicQueue] = {}
-        #: Partitions with waiting records, in the order of arrival.
+        #: Partitions with waiting records; the one that waits longest for its turn comes first.
         self.active: dict[PartitionQueue, None] = {}
         #: Batches neither delivered nor failed.
         self.incomplete: dict[ProducerBatch, None] = {}
@@ -329,8 +329,10 @@ class Accumulator:
             batch.serial = self._serial
             self._serial += 1
         partition.in_flight.append(batch)
-        if not partition.closed and partition.open is None:
-            self.active.pop(partition, None)
+        self.active.pop(partition, None)
+        if partition.closed or partition.open is not None:
+            # The others come first: its batches could fill every request.
+            self.active[partition] = None
         return batch
 
     def put_back(self, partition: PartitionQueue, batch: ProducerBatch, retry_at_ms: int) -> None:
