@@ -6,19 +6,36 @@ from typing import Any
 
 import pytest
 
-from ottla.client import AsyncAdmin, KafkaError, NotReachable, OffsetSpec, TopicPartition
+from ottla.client import (
+    AsyncAdmin,
+    ConfigResource,
+    KafkaError,
+    NotReachable,
+    OffsetSpec,
+    Replica,
+    ResourceType,
+    TopicPartition,
+)
 from ottla.client.connection.metadata import ClusterNode, PartitionState, TopicState
 from ottla.kernel.client_error import ConnectionLost, RequestTimedOut
 from ottla.kernel.ids import Uuid
+from ottla.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.api.delete_records import DeleteRecordsPartitionResult, DeleteRecordsResponse, DeleteRecordsTopicResult
+from ottla.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from ottla.wire.api.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from ottla.wire.api.describe_transactions import DescribeTransactionsResponse, TransactionState
+from ottla.wire.api.incremental_alter_configs import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
 from ottla.wire.api.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from tests.client.test_admin_left_out import OneBroker, Silent
 
 NEAR, FAR = TopicPartition("t", 0), TopicPartition("t", 1)
+_BROKERS = [ConfigResource(ResourceType.BROKER, number) for number in ("2", "1")]
 #: What a broker that is there says about the near half.
 _SAYS: list[object] = [
     ListOffsetsResponse(
@@ -37,6 +54,15 @@ _SAYS: list[object] = [
     DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="d")]),
     DescribeTransactionsResponse(transaction_states=[TransactionState(transactional_id="near")]),
     InitProducerIdResponse(producer_id=5),
+    DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=4, resource_name="1")]),
+    IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(resource_type=4, resource_name="1")]),
+    AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name="t", partitions=[AlterReplicaLogDirPartitionResult(partition_index=0)]
+            )
+        ]
+    ),
 ]
 
 
@@ -62,6 +88,12 @@ CALLS: dict[str, tuple[Callable[[AsyncAdmin, list[Any]], Awaitable[Any]], list[A
     "describe_log_dirs": (lambda admin, keys: admin.describe_log_dirs(keys), [2, 1]),
     "describe_transactions": (lambda admin, keys: admin.describe_transactions(keys), ["far", "near"]),
     "fence_producers": (lambda admin, keys: admin.fence_producers(keys), ["far", "near"]),
+    "describe_configs": (lambda admin, keys: admin.describe_configs(keys), [*_BROKERS]),
+    "alter_configs": (lambda admin, keys: admin.alter_configs({key: {"a": "b"} for key in keys}), [*_BROKERS]),
+    "alter_replica_log_dirs": (
+        lambda admin, keys: admin.alter_replica_log_dirs(dict.fromkeys(keys, "/d")),
+        [Replica("t", 0, 2), Replica("t", 0, 1)],
+    ),
 }
 
 

@@ -129,7 +129,7 @@ def test_a_partition_whose_batches_fill_the_requests_does_not_hold_up_another_on
         for _ in range(3):
             scene.send(0, bytes(900))
         scene.send(1, bytes(200))
-        order = []
+        order: list[int] = []
         for _ in range(4):
             sent, answer = await scene.request()
             order += sent

@@ -7,7 +7,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.client.admin.result import Results
@@ -22,6 +23,8 @@ from ottla.kernel.ids import TopicPartition
 from ottla.settings.client.client import AdminSettings
 
 K = TypeVar("K")
+#: A node id, or None for any node.
+N = TypeVar("N", bound=int | None)
 V = TypeVar("V")
 R = TypeVar("R")
 
@@ -111,7 +114,43 @@ class Calls:
         except KafkaError as error:
             for key in left:
                 results.setdefault(key, error)
+        except NotReachable as error:
+            if len(left) == len(order):
+                raise
+            results.update(dict.fromkeys(left, ConnectionLost(str(error))))
         return collect({key: results[key] for key in order if key in results}, order)
+
+    async def _on_nodes(
+        self,
+        keys_by_node: Mapping[N, list[K]],
+        ask: Callable[[BrokerConnection, list[K]], Awaitable[dict[K, V | KafkaError]]],
+    ) -> dict[K, V | KafkaError]:
+        """Ask each node (None: any) about its keys. One that does not answer takes nothing from the others.
+
+        NotReachable if that is the outcome at every node.
+        """
+
+        async def ask_one(node_id: N, keys: list[K]) -> dict[K, V | KafkaError] | NotReachable:
+            try:
+                connection = await (self._cluster.any() if node_id is None else self._cluster.node(node_id))
+                return await ask(connection, keys)
+            except NotReachable as error:
+                return error
+            except KafkaError as error:
+                return dict.fromkeys(keys, error)
+
+        answers = await asyncio.gather(*(ask_one(node_id, keys) for node_id, keys in keys_by_node.items()))
+        outcomes: dict[K, V | KafkaError] = {}
+        unreachable = [answer for answer in answers if isinstance(answer, NotReachable)]
+        if unreachable:
+            self._cluster.metadata.request_update(now_ms())
+        if unreachable and len(unreachable) == len(answers):
+            raise unreachable[0]
+        for keys, answer in zip(keys_by_node.values(), answers, strict=True):
+            if isinstance(answer, NotReachable):
+                answer = dict.fromkeys(keys, ConnectionLost(str(answer)))
+            outcomes.update(answer)
+        return outcomes
 
     async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> Results[K, V]:
         """Ask about each key on its own. NotReachable if that is the outcome of every key."""

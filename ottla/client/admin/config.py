@@ -16,6 +16,7 @@ from ottla.client.admin.result import (
     ResourceType,
     Results,
 )
+from ottla.client.connection.connection import BrokerConnection
 from ottla.kernel.argument import config_text
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError, OttlaError
@@ -57,29 +58,29 @@ class ConfigCalls(Calls):
         """
         keys = None if names is None else list(names)
 
-        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-            entries: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-            for node_id, node_resources in _by_node(left).items():
-                request = DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsResource(
-                            resource_type=int(resource.type), resource_name=resource.name, configuration_keys=keys
-                        )
-                        for resource in node_resources
-                    ],
-                    include_synonyms=synonyms,
-                    include_documentation=documentation,
+        async def ask(
+            connection: BrokerConnection, left: list[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=int(resource.type), resource_name=resource.name, configuration_keys=keys
+                    )
+                    for resource in left
+                ],
+                include_synonyms=synonyms,
+                include_documentation=documentation,
+            )
+            response = await self._on(connection, request, DescribeConfigsResponse)
+            return {
+                ConfigResource(ResourceType(result.resource_type), result.resource_name): error_of(
+                    result.error_code, result.error_message
                 )
-                if node_id is None:
-                    response = await self._any(request, DescribeConfigsResponse)
-                else:
-                    response = await self._node(node_id, request, DescribeConfigsResponse)
-                for result in response.results:
-                    resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-                    entries[resource] = error_of(result.error_code, result.error_message) or _entries(result)
-            return entries
+                or _entries(result)
+                for result in response.results
+            }
 
-        return await self._with_retries(resources, attempt)
+        return await self._with_retries(resources, lambda left: self._on_nodes(_by_node(left), ask))
 
     async def describe_config(
         self, resource: ConfigResource, names: Iterable[str] | None = None, *, synonyms: bool = False
@@ -95,30 +96,29 @@ class ConfigCalls(Calls):
         `(AlterOperation.APPEND, "compact")` and SUBTRACT change lists. With `validate_only`, only check the changes.
         """
 
-        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
-            outcomes: dict[ConfigResource, KafkaError | None] = {}
-            for node_id, node_resources in _by_node(left).items():
-                request = IncrementalAlterConfigsRequest(
-                    resources=[
-                        AlterConfigsResource(
-                            resource_type=int(resource.type),
-                            resource_name=resource.name,
-                            configs=[_altered(name, change) for name, change in changes[resource].items()],
-                        )
-                        for resource in node_resources
-                    ],
-                    validate_only=validate_only,
+        async def ask(
+            connection: BrokerConnection, left: list[ConfigResource]
+        ) -> dict[ConfigResource, KafkaError | None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=int(resource.type),
+                        resource_name=resource.name,
+                        configs=[_altered(name, change) for name, change in changes[resource].items()],
+                    )
+                    for resource in left
+                ],
+                validate_only=validate_only,
+            )
+            response = await self._on(connection, request, IncrementalAlterConfigsResponse)
+            return {
+                ConfigResource(ResourceType(result.resource_type), result.resource_name): error_of(
+                    result.error_code, result.error_message
                 )
-                if node_id is None:
-                    response = await self._any(request, IncrementalAlterConfigsResponse)
-                else:
-                    response = await self._node(node_id, request, IncrementalAlterConfigsResponse)
-                for result in response.responses:
-                    resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-                    outcomes[resource] = error_of(result.error_code, result.error_message)
-            return outcomes
+                for result in response.responses
+            }
 
-        return await self._with_retries(changes, attempt)
+        return await self._with_retries(changes, lambda left: self._on_nodes(_by_node(left), ask))
 
     async def alter_config(self, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
         """Change settings of one resource; raises its KafkaError."""

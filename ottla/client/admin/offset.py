@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.client.admin.call import Calls, by_topic
 from ottla.client.admin.result import ListedOffset, OffsetSpec, Results
 from ottla.client.connection.clock import now_ms
-from ottla.kernel.client_error import ConnectionLost, NotReachable, error_of
+from ottla.client.connection.connection import BrokerConnection
+from ottla.kernel.client_error import error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.delete_records import (
@@ -113,32 +113,15 @@ class OffsetCalls(Calls):
         response: type[R],
         read: Callable[[R], dict[TopicPartition, V | KafkaError]],
     ) -> Results[TopicPartition, V]:
-        async def ask(node_id: int, led: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError] | NotReachable:
-            """The outcomes at one leader. One that does not answer takes nothing from the others."""
-            try:
-                connection = await self._cluster.node(node_id)
-                return read(await self._on(connection, request(led), response))
-            except NotReachable as error:
-                return error
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                return dict.fromkeys(led, error)
+        async def ask(connection: BrokerConnection, led: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
+            return read(await self._on(connection, request(led), response))
 
         async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
             led, errors = await self._leaders(left)
-            outcomes: dict[TopicPartition, V | KafkaError] = {**errors}
-            answers = await asyncio.gather(*(ask(node_id, led_there) for node_id, led_there in led.items()))
-            for led_there, answer in zip(led.values(), answers, strict=True):
-                if isinstance(answer, NotReachable):
-                    if len(led_there) == len(partitions_asked):
-                        raise answer
-                    answer = dict.fromkeys(led_there, ConnectionLost(str(answer)))
-                outcomes.update(answer)
+            outcomes = {**errors, **await self._on_nodes(led, ask)}
             if any(isinstance(outcome, KafkaError) and outcome.code.retriable for outcome in outcomes.values()):
                 self._cluster.metadata.request_update(now_ms())
                 await self._cluster.update()
             return outcomes
 
-        partitions_asked = list(partitions)
-        return await self._with_retries(partitions_asked, attempt)
+        return await self._with_retries(partitions, attempt)

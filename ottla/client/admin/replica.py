@@ -128,8 +128,8 @@ class ReplicaCalls(OffsetCalls):
 
     async def alter_replica_log_dirs(self, paths: Mapping[Replica, str]) -> Results[Replica, None]:
         """Move replicas to other log directories of their brokers (KIP-113)."""
-        outcomes: dict[Replica, KafkaError | None] = {}
-        for broker in sorted({replica.broker for replica in paths}):
+
+        async def ask(broker: int) -> dict[Replica, KafkaError | None]:
             dirs: dict[str, list[TopicPartition]] = {}
             for replica, path in paths.items():
                 if replica.broker == broker:
@@ -146,16 +146,20 @@ class ReplicaCalls(OffsetCalls):
                     for path, partitions in dirs.items()
                 ]
             )
-            try:
-                response = await self._node(broker, request, AlterReplicaLogDirsResponse)
-            except KafkaError as error:
-                outcomes.update({replica: error for replica in paths if replica.broker == broker})
-                continue
-            for topic in response.results:
-                for partition in topic.partitions:
-                    outcomes[Replica(topic.topic_name, partition.partition_index, broker)] = error_of(
-                        partition.error_code
-                    )
+            response = await self._node(broker, request, AlterReplicaLogDirsResponse)
+            return {
+                Replica(topic.topic_name, partition.partition_index, broker): error_of(partition.error_code)
+                for topic in response.results
+                for partition in topic.partitions
+            }
+
+        answers = await self._each(sorted({replica.broker for replica in paths}), ask)
+        outcomes: dict[Replica, KafkaError | None] = {}
+        for answer in answers.succeeded.values():
+            outcomes.update(answer)
+        for replica in paths:
+            if (error := answers.errors.get(replica.broker)) is not None:
+                outcomes[replica] = error
         return collect(outcomes, paths)
 
     async def describe_producers(
