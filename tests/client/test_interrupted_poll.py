@@ -6,15 +6,18 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from ottla.client import AsyncConsumer, Consumer, RebalanceListener, TopicPartition
+from ottla.client.assignment.consumer_protocol import parse_subscription
 from ottla.client.connection.clock import now_ms
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.classic import ClassicGroupMember
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
+from ottla.wire.api.join_group import JoinGroupResponse
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -166,6 +169,46 @@ def test_a_listener_that_raises_at_the_end_does_not_keep_the_member_in_its_group
             assert len(left) == 1
             assert beating.cancelled()
             assert consumer.assignment() == set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_a_member_that_ends_when_its_partitions_are_lost_tells_its_listener_that_they_are(end: str) -> None:
+    """Another member may have them by now: what `revoked` would write for them is no longer this member's."""
+
+    async def run() -> None:
+        listener = Heard(lambda: asyncio.sleep(0))
+        async with member(listener) as (consumer, group):
+            group.leave = AsyncMock()  # type: ignore[method-assign]
+            group._lost = True
+            await getattr(consumer, end)()
+            assert listener.heard == [("lost", [ONE])]
+            assert consumer.assignment() == set()
+
+    asyncio.run(run())
+
+
+def test_a_member_whose_join_tells_it_that_it_is_lost_gives_its_partitions_up_before_it_joins_again() -> None:
+    async def run() -> None:
+        listener = Heard(lambda: asyncio.sleep(0))
+        async with member(listener) as (_, group):
+            coordinator = AsyncMock()
+            coordinator.call.side_effect = [
+                JoinGroupResponse(error_code=int(ErrorCode.UNKNOWN_MEMBER_ID)),
+                asyncio.CancelledError(),
+            ]
+            group._coordinator = AsyncMock(return_value=coordinator)  # type: ignore[method-assign]
+            group.membership.join_reason = "the group rebalances"
+            while coordinator.call.call_count < 2:
+                joining = await group.poll()
+                if joining is not None:
+                    await asyncio.wait([joining])
+            (joined,), (again,) = (one.args[:1] for one in coordinator.call.call_args_list)
+            claims = [parse_subscription(each.protocols[0].metadata).owned for each in (joined, again)]
+            assert claims == [(ONE,), ()]
+            assert listener.heard == [("lost", [ONE])]
+            group._joining = None
 
     asyncio.run(run())
 

@@ -128,9 +128,10 @@ class SubscriptionCalls(ABC):
     async def _leave(self, group: Group, reason: str, deadline_ms: int) -> None:
         """Commit, revoke the partitions and leave; an error of the listener is raised after leaving."""
         try:
-            await self.before_revoke(deadline_ms - now_ms())
+            if not group.lost:
+                await self.before_revoke(deadline_ms - now_ms())
             if self._has_subscription():
-                await self.revoke(set(self._positions))
+                await self.revoke(set(self._positions), lost=group.lost)
         finally:
             await group.end(reason, deadline_ms, leaves=self._has_subscription())
 

@@ -92,8 +92,10 @@ class ClassicGroupMember(Group):
                 if outcome is Outcome.GOOD:
                     self._start_beating()
                     return assigned
-                if outcome is Outcome.LOST:
-                    self._lost = bool(self._owner.owned())
+                if outcome is Outcome.LOST and self._owner.owned():
+                    # A poll gives them up first, and joins again without them.
+                    self._lost = True
+                    return ()
                 if outcome is Outcome.COORDINATOR:
                     self._coordinator_moved()
                 if outcome is Outcome.REJOIN:

@@ -102,6 +102,11 @@ class Group(ABC):
         self._last_commit: dict[TopicPartition, int] = {}
         self._sending = asyncio.Lock()
 
+    @property
+    def lost(self) -> bool:
+        """True if the coordinator has removed this member, and no poll has given up its partitions since."""
+        return self._lost
+
     # ---- for each protocol to implement
 
     @property
