@@ -128,6 +128,11 @@ def test_offsets_are_found_by_time(consumer: Consumer, one: TopicPartition) -> N
     found = consumer.offsets_for_times({one: START_MS + 41_500})
     assert found == {one: (42, START_MS + 42_000)}
     assert consumer.offsets_for_times({one: START_MS + 1_000_000}) == {one: None}
+    assert consumer.offsets_for_times({one: 0}) == {one: (0, START_MS)}
+    for special in (-1, -2, -3):
+        # The protocol's words for the end, the beginning and the latest timestamp.
+        with pytest.raises(ValueError, match=f"timestamp .*: {special} "):
+            consumer.offsets_for_times({one: special})
     assert consumer.beginning_offsets([one]) == {one: 0}
     assert consumer.end_offsets([one]) == {one: 100}
 

@@ -24,6 +24,7 @@ from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import BY_DURATION, ConsumerSettings
 from ottla.columns.record import ConsumerRecord
+from ottla.kernel.argument import whole
 from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -169,6 +170,9 @@ class PositionCalls:
         Returns, for each partition, (offset, timestamp) of its first record at or after the given time, or None if
         there is no such record.
         """
+        for time in times.values():
+            # Negative timestamps are reserved for special lookups.
+            whole(time, "a timestamp (ms since 1970)", 0)
         offsets = await self._list_offsets(times, self.settings.default_api_timeout_ms)
         return {
             partition: offset_timestamp if offset_timestamp[0] >= 0 else None
