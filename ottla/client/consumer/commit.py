@@ -155,14 +155,21 @@ class CommitCalls(ABC):
             return
         if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
             return
-        if self._committing is not None and not self._committing.done():
-            return
+        if self._committing is None or self._committing.done():
+            self._begin_auto_commit(self._group)
+
+    def _begin_auto_commit(self, group: Group) -> None:
+        """Commit in the background what earlier polls returned."""
         self._committed_at_ms = now_ms()
         offsets = self._to_commit(None)
         # The task begins after this poll, perhaps behind an explicit commit of the records it returns.
-        number = self._group.begin_commit(offsets)
+        number = group.begin_commit(offsets)
+        last = self._committing
 
         async def commit() -> None:
+            if last is not None:
+                # `close` waits for one task: the latest.
+                await asyncio.wait([last])
             try:
                 await self._commit(offsets, self.settings.default_api_timeout_ms, automatic=True, number=number)
             except (KafkaError, OttlaError) as error:

@@ -60,6 +60,10 @@ class SubscriptionCalls(ABC):
         """Wake a waiting poll."""
 
     @abstractmethod
+    def _begin_auto_commit(self, group: Group) -> None:
+        """Commit in the background what earlier polls returned."""
+
+    @abstractmethod
     async def before_revoke(self, timeout_ms: int | None = None) -> None:
         """Commit the consumed offsets, with auto-commit."""
 
@@ -101,6 +105,9 @@ class SubscriptionCalls(ABC):
         for partition in wanted:
             topic_name(partition.topic)
         self._is_manual = True
+        if self.settings.enable_auto_commit and self._group is not None and set(self._positions) - set(wanted):
+            # No rebalance follows that would do it.
+            self._begin_auto_commit(self._group)
         with self._lock:
             for gone in set(self._positions) - set(wanted):
                 del self._positions[gone]
