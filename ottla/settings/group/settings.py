@@ -86,12 +86,11 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Return the group's own value, then the server's."""
+        broker = self.declared()[name].broker
+        if broker is None:
+            return super().synonyms(name)
         own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
-        setting = self.declared()[name]
-        if setting.broker is not None:
-            return own + self._server.synonyms(setting.broker)
-        default = setting.default_text
-        return own if default is None else [*own, Synonym(name, default, SettingSource.DEFAULT)]
+        return own + self._server.synonyms(broker)
 
 
 def _refused(why: str, value: int, low: int, high: int) -> KafkaError:
