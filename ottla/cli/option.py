@@ -289,8 +289,24 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
 
     given = pairs(client, "-X")
     check_command_line(given)
+    _check_settings(given)
     settings = {"client.id": "ottla-cli", **_profile(names_cluster()), **given, "bootstrap.servers": bootstrap}
     return dict(resolved(settings, prompt_once, os.environ))
+
+
+def _check_settings(given: dict[str, str]) -> None:
+    """Raise a usage error for a setting of -X that no client takes; a reference to a value is resolved later."""
+    if not given:
+        return
+    from ottla.client.settings.reference import explain
+
+    for name, value in given.items():
+        try:
+            setting = explain(name).setting
+            if not value.startswith("${"):
+                setting.parsed(value)
+        except OttlaError as error:
+            raise click.UsageError(f"-X {name}={value}: {error}") from error
 
 
 def names_cluster() -> bool:

@@ -460,5 +460,5 @@ def test_each_client_of_a_command_gets_its_own_settings(tool: Tool, topic: str, 
     assert tool("topics", "copy", topic, f"{topic}.2", "--create", *consumer, *producer).code == 0
     assert tool("topics", "diff", topic, f"{topic}.2", *consumer).code == 0
     said = tool("consume", topic, "-e", "-X", "max.poll.record=5")
-    assert (said.code, said.out) == (1, "")
+    assert (said.code, said.out) == (2, "")
     assert "there is no client setting max.poll.record; did you mean max.poll.records?" in said.err

@@ -98,10 +98,34 @@ def test_a_broken_address_is_a_usage_error(tool: Tool) -> None:
     assert tool("topics", "list", "-b", "localhost:x").code == 2
 
 
-def test_a_wrong_client_setting_is_named(tool: Tool) -> None:
-    said = tool("topics", "list", "-X", "request.timeout=5")
-    assert said.code == 1
-    assert "request.timeout.ms" in said.err
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "request.timeout=5",
+            "-X request.timeout=5: there is no client setting request.timeout; did you mean request.timeout.ms?",
+        ),
+        (
+            "request.timeout.ms=soon",
+            "-X request.timeout.ms=soon: invalid value for request.timeout.ms: 'soon' (expected a whole number",
+        ),
+        ("request.timeout.ms", "-X request.timeout.ms: expected KEY=VALUE"),
+    ],
+)
+def test_a_wrong_client_setting_is_wrong_usage(tool: Tool, setting: str, sentence: str) -> None:
+    """Also where no broker is there to be asked."""
+    for words in (("topics", "list", "-b", "127.0.0.1:1"), ("consume", "t", "-b", "127.0.0.1:1")):
+        said = tool(*words, "-X", setting)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(f"ottla: {sentence}")
+
+
+def test_a_client_setting_of_the_environment_is_checked_with_its_value(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAIT_MS", "soon")
+    said = tool("topics", "list", "-X", "request.timeout.ms=${env:WAIT_MS}")
+    assert said.code == 1 and "invalid value for request.timeout.ms: 'soon'" in said.err
 
 
 @pytest.mark.parametrize(

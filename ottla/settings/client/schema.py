@@ -50,6 +50,14 @@ class ClientSetting(Setting[Any]):
         self.attribute = name.replace(".", "_")
         self.read = reader
 
+    def parsed(self, value: object) -> Any:
+        """The typed value. OttlaError if the setting does not take it."""
+        try:
+            return self.read(value)
+        except (ValueError, TypeError) as error:
+            shown = "..." if self.sensitive else repr(value)
+            raise OttlaError(f"invalid value for {self.name}: {shown} (expected {error})") from None
+
     @property
     def valid_values(self) -> str:
         """The valid values, as in the error for an invalid one."""
@@ -110,11 +118,7 @@ class DeclaredSettings:
             declared = cls.declared.get(attribute)
             if declared is None:
                 raise OttlaError(_unknown(attribute, cls))
-            try:
-                object.__setattr__(settings, attribute, declared.read(value))
-            except (ValueError, TypeError) as error:
-                shown = "..." if declared.sensitive else repr(value)
-                raise OttlaError(f"invalid value for {declared.name}: {shown} (expected {error})") from None
+            object.__setattr__(settings, attribute, declared.parsed(value))
         settings.check(frozenset(merged))
         return settings
 
