@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ def session(
     another master is running.
     """
     try:
+        # pyspark imports it only when the JVM has started.
+        import_module("numpy")
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as missing:

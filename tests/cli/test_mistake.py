@@ -102,7 +102,7 @@ def test_a_base_without_an_extra_names_it(tmp_path: Path, bootstrap: str, topic:
     words = ("streams", "run", str(program), "-b", bootstrap)
     said = in_process(*words, PYTHONPATH=without("numpy", tmp_path))
     assert said.code == 1
-    assert said.err.endswith("needs numpy: pip install 'ottla[spark]'\n")
+    assert said.err.endswith("No module named 'numpy'; install Spark with `pip install 'ottla[spark]'`\n")
 
 
 @pytest.mark.parametrize("words", ["streams", "streams list", "streams describe app", "streams reset app -y"])
