@@ -268,13 +268,15 @@ def test_an_answers_size_and_time_are_counted_in_all_and_for_each_topic_with_rec
             FetchableTopicResponse(topic="other", partitions=data[:1]),
         ]
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.set_result(FetchResponse(responses=topics))
+        answer.set_result(FetchResponse(responses=topics, throttle_time_ms=900))
         sent_ms = now_ms()
         monkeypatch.setattr("ottla.client.consumer.fetcher.now_ms", lambda: sent_ms + 40)
         fetcher._answered(1, FetchSession(), {ONE: wanted(cluster)}, sent_ms, answer)
         meter, size = fetcher._meter, len(records)
         assert (meter._fetch_bytes.total, meter._fetch_bytes.count) == (3 * size, 1)
         assert (meter._fetch_ms.total, meter._fetch_ms.count) == (40, 1)
+        told = meter.snapshot({}, {}, stable=False, now_ms=sent_ms).named()
+        assert (told["fetch-throttle-time-avg"], told["fetch-throttle-time-max"]) == (900, 900)
         found = {name: topic.bytes.total for name, topic in meter._topics.items()}
         assert found == {"t": 2 * size, "other": size}
 

@@ -107,6 +107,24 @@ def test_a_partition_that_the_answer_leaves_out_is_sent_again() -> None:
     played(play, **_PLAIN)
 
 
+def test_a_producer_tells_for_how_long_brokers_have_throttled_it() -> None:
+    async def play(scene: Scene) -> None:
+        for throttle_ms in (0, 600):
+            delivery = scene.send(0)
+            async with asyncio.timeout(3):
+                _, future = await scene.broker.asked.get()
+            topic = TopicProduceResponse(
+                topic_id=Uuid(b"i" * 16), partition_responses=[PartitionProduceResponse(index=0)]
+            )
+            future.set_result(ProduceResponse(responses=[topic], throttle_time_ms=throttle_ms))
+            assert await outcome(delivery) is None
+        meter = scene.sender.meter
+        told = meter.snapshot(in_flight=0, memory=1, memory_used=0, waiting=0, nodes={}, now_ms=now_ms()).named()
+        assert (told["produce-throttle-time-avg"], told["produce-throttle-time-max"]) == (300, 600)
+
+    played(play, **_PLAIN)
+
+
 def test_what_an_answer_leaves_out_until_the_end_is_told_with_its_reason() -> None:
     async def play(scene: Scene) -> None:
         delivery = scene.send(0)

@@ -280,7 +280,7 @@ class Fetcher(WakeLoop):
                     refused.append(partition)
             if size > before:
                 self._meter.topic(name, now).bytes.record(size - before, now)
-        self._meter.fetched(size, now - sent_ms, now)
+        self._meter.fetched(size, now - sent_ms, response.throttle_time_ms, now)
         if refused:
             self._hold(node_id, refused)
         elif not size and 0 in (self._settings.fetch_min_bytes, self._settings.fetch_max_wait_ms):

@@ -71,6 +71,8 @@ class ConsumerMetrics:
     fetch_size_max: float
     fetch_latency_avg: float
     fetch_latency_max: float
+    fetch_throttle_time_avg: float
+    fetch_throttle_time_max: float
     #: The number of records still to read by partition, as of the last fetch, without partitions not fetched yet.
     records_lag: Mapping[TopicPartition, int]
     records_lag_max: float
@@ -147,6 +149,7 @@ class ConsumerMeter:
         self._records = Sampled(now_ms)
         self._fetch_bytes = Sampled(now_ms)
         self._fetch_ms = Sampled(now_ms)
+        self._throttle_ms = Sampled(now_ms)
         self._commit_ms = Sampled(now_ms)
         self._between_ms = Sampled(now_ms)
         self._rebalances = 0
@@ -170,10 +173,11 @@ class ConsumerMeter:
         """Note records returned to the program."""
         self._records.record(records, now_ms)
 
-    def fetched(self, size: int, latency_ms: int, now_ms: int) -> None:
-        """Note a fetch answered with `size` bytes of records."""
+    def fetched(self, size: int, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
+        """Note a fetch answered with `size` bytes of records, and for how long its broker throttles this client."""
         self._fetch_bytes.record(size, now_ms)
         self._fetch_ms.record(latency_ms, now_ms)
+        self._throttle_ms.record(throttle_ms, now_ms)
 
     def committed(self, latency_ms: int, now_ms: int) -> None:
         """Note a confirmed commit."""
@@ -208,6 +212,8 @@ class ConsumerMeter:
             fetch_size_max=self._fetch_bytes.greatest(now_ms),
             fetch_latency_avg=self._fetch_ms.mean(now_ms),
             fetch_latency_max=self._fetch_ms.greatest(now_ms),
+            fetch_throttle_time_avg=self._throttle_ms.mean(now_ms),
+            fetch_throttle_time_max=self._throttle_ms.greatest(now_ms),
             records_lag=lag,
             records_lag_max=max(lag.values(), default=math.nan),
             records_lead_min=min((figures.records_lead for figures in known.values()), default=math.nan),

@@ -52,6 +52,8 @@ class ProducerMetrics:
     request_rate: float
     request_latency_avg: float
     request_latency_max: float
+    produce_throttle_time_avg: float
+    produce_throttle_time_max: float
     requests_in_flight: int
     buffer_total_bytes: int
     buffer_available_bytes: int
@@ -112,6 +114,7 @@ class ProducerMeter:
         self._queue_ms = Sampled(now_ms)
         self._sent_bytes = Sampled(now_ms)
         self._latency_ms = Sampled(now_ms)
+        self._throttle_ms = Sampled(now_ms)
         self._room_ms = Sampled(now_ms)
         self._topics: dict[str, ProducerTopicMeter] = {}
 
@@ -135,9 +138,10 @@ class ProducerMeter:
         self._records.record(records, now_ms)
         self._sent_bytes.record(size, now_ms)
 
-    def answered(self, latency_ms: int, now_ms: int) -> None:
-        """Note an answer."""
+    def answered(self, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
+        """Note an answer, and for how long its broker throttles this client."""
         self._latency_ms.record(latency_ms, now_ms)
+        self._throttle_ms.record(throttle_ms, now_ms)
 
     def retried(self, topic: str, records: int, now_ms: int) -> None:
         """Note a batch that will be sent again."""
@@ -182,6 +186,8 @@ class ProducerMeter:
             request_rate=self._requests.frequency(now_ms),
             request_latency_avg=self._latency_ms.mean(now_ms),
             request_latency_max=self._latency_ms.greatest(now_ms),
+            produce_throttle_time_avg=self._throttle_ms.mean(now_ms),
+            produce_throttle_time_max=self._throttle_ms.greatest(now_ms),
             requests_in_flight=in_flight,
             buffer_total_bytes=memory,
             buffer_available_bytes=max(0, memory - memory_used),

@@ -312,7 +312,7 @@ class Sender(WakeLoop):
         response = answer.result()
         self.refusal, self._refusal_logged = None, False
         now = now_ms()
-        self.meter.answered(now - sent_ms, now)
+        self.meter.answered(now - sent_ms, response.throttle_time_ms, now)
         metadata = self._cluster.metadata
         metadata.add_nodes(
             ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
