@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from concurrent.futures import Future
 
+import pyarrow
 import pytest
 
 import ottla
-from ottla.client import Admin, AsyncProducer, Producer
+from ottla.client import Admin, AsyncProducer, OttlaError, Producer
 from ottla.client.producer.delivery import Delivery, ProducerBatch, RecordMetadata
 
 
@@ -79,3 +81,38 @@ def test_a_partitioner_that_raises_is_heard(node: ottla.Node) -> None:
 
 async def _result(delivery: Delivery) -> RecordMetadata:
     return await delivery
+
+
+def test_a_result_is_not_waited_for_on_the_loop_that_would_bring_it() -> None:
+    """Neither in a coroutine nor in a callback; a loop of the program's own may wait for a synchronous producer."""
+
+    async def own() -> None:
+        async with AsyncProducer(node.bootstrap_servers) as producer:
+            delivery = await producer.send("t", b"v")
+            with pytest.raises(OttlaError, match="await the delivery"):
+                delivery.result(0.05)
+            table = await producer.send_table("t", pyarrow.table({"value": ["w"]}))
+            with pytest.raises(OttlaError, match="await the delivery"):
+                table.result(0.05)
+            await delivery
+            await table
+            assert (delivery.result().offset, table.result()[0].offset) == (0, 1)
+
+    async def another() -> None:
+        assert producer.send("t", b"v").result(30).offset == 2
+
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        asyncio.run(own())
+        with Producer(node.bootstrap_servers) as producer:
+            asyncio.run(another())
+            told: Future[Exception | None] = Future()
+
+            def from_the_callback(*_: object) -> None:
+                try:
+                    producer.send("t", b"v").result(0.05)
+                except Exception as error:
+                    told.set_result(error)
+
+            producer.send("t", b"v").when_done(from_the_callback)
+            assert "await the delivery" in str(told.result(30))

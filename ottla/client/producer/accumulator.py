@@ -89,6 +89,8 @@ class Accumulator:
         #: True while a sender waits for memory.
         self.starved = False
         self.memory_used = 0
+        #: The loop on which batches are sent; the sender sets it.
+        self.loop: object = None
         #: After `close`, nothing is sent, so nothing is accepted.
         self.closed = False
         #: Topics of the batches opened since `topics_in_use` was called last.
@@ -229,6 +231,7 @@ class Accumulator:
             return None
         now_ms = self._clock.monotonic_ms()
         batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
+        batch.loop = self.loop
         batch.reserved = wanted
         batch.limit = batch.room = max(size, min(wanted, self._batch_bytes_max))
         partition.open = batch
@@ -242,6 +245,7 @@ class Accumulator:
         self._check_open()
         if not self._reserve(batch.size):
             return False
+        batch.loop = self.loop
         batch.reserved = batch.size
         self.close_batch(partition)
         partition.closed.append(batch)

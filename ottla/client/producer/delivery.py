@@ -16,7 +16,7 @@ from typing import Any
 from ottla.columns.encode_records import Run, encode_records
 from ottla.kernel.argument import optional_seconds
 from ottla.kernel.client_error import RequestTimedOut
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
@@ -58,6 +58,7 @@ class ProducerBatch:
         "keyed",
         "keys",
         "limit",
+        "loop",
         "max_timestamp",
         "offset",
         "partition",
@@ -118,6 +119,8 @@ class ProducerBatch:
         self.encoded: Buffer | None = None
         #: Uncompressed records with room for the header in front: copying them would cost as much as encoding them.
         self.uncompressed: memoryview | None = None
+        #: The loop on which the batch is sent; None in a test.
+        self.loop: object = None
         #: The outcome.
         self.done = False
         self.offset = -1
@@ -223,6 +226,7 @@ class ProducerBatch:
         part.runs += [(first - start, timestamp) for first, timestamp in self.runs if start < first < end]
         part.max_timestamp = max(timestamp for _, timestamp in part.runs)
         part.limit = self.size // 2
+        part.loop = self.loop
         part.serial = self.serial
         part.attempts = self.attempts + 1
         if self.producer is not None:
@@ -246,7 +250,7 @@ class ProducerBatch:
         self.count = self.records
         self.done = True
         # The program may keep deliveries for a long time: release the records.
-        self.encoded = self.body = self.uncompressed = self.keys = self.headers = None
+        self.encoded = self.body = self.uncompressed = self.keys = self.headers = self.loop = None
         self.values = []
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -305,10 +309,13 @@ class Delivery:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the outcome, at most `timeout` seconds (default: no limit).
 
-        Raises the KafkaError with which the delivery failed; RequestTimedOut after `timeout`.
+        Raises the KafkaError with which the delivery failed; RequestTimedOut after `timeout`. OttlaError on the loop
+        that sends the record, which would wait for itself.
         """
         batch = self.batch
         if not batch.done:
+            if batch.loop is not None and batch.loop is _running_loop():
+                raise OttlaError("the client's loop must not wait for a result: await the delivery there")
             done = threading.Event()
             timeout = optional_seconds(timeout)
             batch.when_done(done.set)
@@ -410,6 +417,13 @@ class TableDelivery:
             else:
                 outcomes.append(Delivery.of(batch, 0).result())
         return outcomes
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -78,6 +78,7 @@ class Sender(WakeLoop):
         #: Failed batches whose outcome `flush` has not reported yet.
         self.failed: list[ProducerBatch] = []
         self._accumulator = accumulator
+        accumulator.loop = self._loop
         self._settings = settings
         self._transactions = transactions
         self._timer: asyncio.TimerHandle | None = None
