@@ -12,6 +12,7 @@ import pytest
 
 import ottla
 from ottla.client import Admin, AsyncConsumer, AsyncShareConsumer, Consumer, Fenced, Producer
+from ottla.client.connection.clock import now_ms
 from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.group import Group
@@ -280,6 +281,90 @@ def test_a_heartbeat_that_failed_is_sent_again_after_the_backoff_and_not_only_wh
 
     hurried(run())
     assert coordinator.pauses_ms() == [3_000, pause_ms, 3_000]
+
+
+@pytest.mark.parametrize("kind", [ConsumerGroupMember, ShareGroupMember])
+@pytest.mark.parametrize(
+    ("outcome", "epochs"),
+    [
+        (None, []),
+        ("no answer yet", [0, -1]),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), [0, -1]),
+        (ErrorCode.NOT_COORDINATOR, [0, -1]),
+        (ErrorCode.NONE, [0, -1]),
+        (ErrorCode.UNKNOWN_MEMBER_ID, [0]),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, [0]),
+    ],
+    ids=str,
+)
+def test_a_member_leaves_also_when_it_does_not_know_whether_it_has_joined(
+    kind: Any, outcome: ErrorCode | Exception | str | None, epochs: list[int]
+) -> None:
+    """Otherwise it would have partitions until its session times out. It leaves on the connection that it joined on,
+    so that the coordinator sees both in this order.
+    """
+    sent: list[tuple[str, int]] = []
+
+    async def run() -> None:
+        settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "group_protocol": "consumer"})
+        owner = Mock(pattern_text=lambda: None, owned=set, subscribed=AsyncMock(return_value={"t"}))
+        coordinator = Coordinator(*([outcome] if isinstance(outcome, ErrorCode | Exception) else []), ErrorCode.NONE)
+        came = asyncio.Event()
+
+        async def connection(_: int, group: str, purpose: str) -> Any:
+            async def call(request: Any, response: type[Any], **more: object) -> Any:
+                sent.append((purpose, request.member_epoch))
+                came.set()
+                if outcome == "no answer yet" and request.member_epoch == 0:
+                    await asyncio.get_running_loop().create_future()
+                return await coordinator.call(request, response, **more)
+
+            return SimpleNamespace(call=call)
+
+        group = kind(Mock(coordinator=connection), settings, owner)
+        if outcome is not None:
+            await group.poll()
+            await came.wait()
+            await asyncio.sleep(0)
+        await group.end("the consumer was closed", now_ms() + 10_000)
+
+    asyncio.run(run())
+    assert [epoch for _, epoch in sent] == epochs
+    assert len({purpose for purpose, _ in sent}) <= 1
+
+
+def test_a_heartbeat_that_is_being_made_does_not_join_again_behind_the_request_to_leave() -> None:
+    sent: list[int] = []
+
+    async def run() -> None:
+        settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "retry_backoff_ms": 0})
+        making, leaving = asyncio.Event(), asyncio.Event()
+
+        async def subscribed() -> set[str]:
+            if sent:
+                making.set()
+                await leaving.wait()
+            return {"t"}
+
+        async def call(request: Any, response: type[Any], **_: object) -> Any:
+            sent.append(request.member_epoch)
+            if request.member_epoch == 0:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            leaving.set()
+            for _turn in range(5):
+                await asyncio.sleep(0)
+            return response()
+
+        owner = Mock(pattern_text=lambda: None, owned=set, subscribed=subscribed)
+        group = ConsumerGroupMember(
+            Mock(coordinator=AsyncMock(return_value=SimpleNamespace(call=call))), settings, owner
+        )
+        await group.poll()
+        await making.wait()
+        await group.end("the consumer was closed", now_ms() + 10_000)
+
+    asyncio.run(run())
+    assert sent == [0, -1]
 
 
 class Owning(SimpleNamespace):

@@ -142,11 +142,14 @@ class ConsumerGroupMember(Group):
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
         connection = await self._coordinator()
+        if self._lost:
+            return True
         ids = {name: topic_id for topic_id, name in self._names.items()}
         owned: dict[Uuid, list[int]] = {}
         for topic, number in sorted(self._owner.owned()):
             owned.setdefault(ids[topic], []).append(number)
         request = membership.heartbeat_request(topics, pattern, {key: tuple(numbers) for key, numbers in owned.items()})
+        membership.asked = True
         try:
             response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError:
@@ -166,9 +169,12 @@ class ConsumerGroupMember(Group):
         return outcome not in (Outcome.COORDINATOR, Outcome.RETRY)
 
     async def leave(self, reason: str) -> None:
-        if self.membership.joined:
+        # No heartbeat may join again behind the request to leave.
+        self._lost = True
+        if self.membership.asked:
             try:
-                connection = await self._coordinator("")
+                # On the connection of the heartbeats: one may be on its way to join.
+                connection = await self._coordinator()
                 await connection.call(
                     self.membership.leave_request(),
                     self.response,
@@ -177,7 +183,6 @@ class ConsumerGroupMember(Group):
             except (OttlaError, KafkaError) as error:
                 _log.info("group %s: leaving (%s) was not confirmed: %s", self.id, reason, error)
         self.membership.lost()
-        self._lost = True
 
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if code == ErrorCode.STALE_MEMBER_EPOCH:
