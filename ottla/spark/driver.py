@@ -49,8 +49,7 @@ def session(
     another master is running.
     """
     try:
-        # pyspark imports it only when the JVM has started.
-        import_module("numpy")
+        import_module("numpy")  # pyspark does that only when the JVM has started
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as missing:
