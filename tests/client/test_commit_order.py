@@ -248,6 +248,69 @@ def test_an_automatic_commit_that_is_sent_after_a_later_one_leaves_its_partition
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_commit_with_an_epoch_that_is_over_waits_for_the_next_one_if_it_is_automatic(automatic: bool) -> None:
+    """The coordinator has the next epoch before the heartbeat's answer brings it. Java: before a revocation only."""
+
+    async def run() -> None:
+        member = _Broker()
+        member.at_epoch(3)
+        commit = asyncio.ensure_future(member.commit({ONE: (5, -1, "")}, 10_000, automatic=automatic))
+        _, answer = await member.next()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        if not automatic:
+            with pytest.raises(KafkaError, match="STALE_MEMBER_EPOCH"):
+                await commit
+            return
+        _, answer = await member.next()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        member.at_epoch(4)
+        offset, answer = await member.next()
+        assert (offset, member.generations) == (5, [3, 3, 4])
+        answer(ErrorCode.NONE)
+        await commit
+
+    asyncio.run(run())
+
+
+def test_an_automatic_commit_of_a_member_that_is_out_of_its_group_is_not_repeated() -> None:
+    async def run() -> None:
+        member = _Broker()
+        member.at_epoch(3)
+        commit = asyncio.ensure_future(member.commit({ONE: (5, -1, "")}, 10_000, automatic=True))
+        _, answer = await member.next()
+        member.membership.lost()
+        answer(ErrorCode.STALE_MEMBER_EPOCH)
+        with pytest.raises(KafkaError, match="STALE_MEMBER_EPOCH"):
+            await commit
+
+    asyncio.run(run())
+
+
+def test_what_a_program_commits_right_after_a_poll_is_not_set_back_by_the_automatic_commit_of_that_poll(
+    bootstrap: str, topic: str
+) -> None:
+    async def run() -> None:
+        async with AsyncProducer(bootstrap) as producer:
+            for number in range(5):
+                await (await producer.send(topic, b"%d" % number, partition=0))
+        async with AsyncConsumer(
+            bootstrap, group_id=topic, auto_offset_reset="earliest", auto_commit_interval_ms=0, max_poll_records=1
+        ) as consumer:
+            partition = TopicPartition(topic, 0)
+            consumer.subscribe([topic])
+            count = 0
+            while count < 5:
+                if not await consumer.poll(1):
+                    continue
+                count += 1
+                await consumer.commit({partition: count})
+                committed = (await consumer.committed([partition]))[partition]
+                assert committed is not None and committed.offset == count
+
+    asyncio.run(run())
+
+
 def test_partitions_that_a_program_assigns_no_more_are_committed_first() -> None:
     """With auto-commit: no rebalance does that for them."""
 
