@@ -324,7 +324,7 @@ def test_an_exception_in_the_body_of_a_producer_counts_what_is_not_sent(caplog: 
         with suppress(RuntimeError), Producer(node.bootstrap_servers, linger_ms=60_000) as producer:
             producer.send("t", b"v")
             raise RuntimeError("mine")
-        assert "1 records were not sent: the producer was closed without a flush" in caplog.text
+        assert "1 record was not sent: the producer was closed without a flush" in caplog.text
 
 
 def test_errors_say_what_to_do() -> None:

@@ -281,7 +281,7 @@ def test_what_nobody_waits_for_is_logged_when_it_fails(caplog: pytest.LogCapture
         answer(p0=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         await scene.settled()
         [said] = [each.getMessage() for each in caplog.records]
-        assert said.startswith("2 records for t-0 were not delivered: TOPIC_AUTHORIZATION_FAILED")
+        assert said.startswith("t-0: 2 records were not delivered: TOPIC_AUTHORIZATION_FAILED")
         assert told, "who waits for room is woken"
 
     played(play, **_PLAIN)

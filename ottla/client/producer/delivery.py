@@ -283,6 +283,11 @@ class ProducerBatch:
         return timestamp_found
 
 
+def how_many(records: int) -> str:
+    """The subject of a line about so many records, with its verb."""
+    return "1 record was" if records == 1 else f"{records:,} records were"
+
+
 class Delivery:
     """The pending delivery of a record. Await it or call `result` to get its RecordMetadata, or its error."""
 

@@ -40,7 +40,7 @@ from ottla.client.producer.classify_error import (
     topic_data,
     version_at_most,
 )
-from ottla.client.producer.delivery import ProducerBatch
+from ottla.client.producer.delivery import ProducerBatch, how_many
 from ottla.client.producer.metric import ProducerMeter
 from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.state import Transactions
@@ -105,7 +105,7 @@ class Sender(WakeLoop):
         with self._lock:
             left = self._accumulator.close()
         if records := sum(batch.records for batch in left if not batch.waiters):
-            _log.warning("%d records were not sent: the producer was closed without a flush", records)
+            _log.warning("%s not sent: the producer was closed without a flush", how_many(records))
         for batch in left:
             batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
         self._notify_progress()
@@ -389,11 +389,7 @@ class Sender(WakeLoop):
             assert batch.error is not None
             if not batch.waiters:
                 _log.warning(
-                    "%d records for %s-%d were not delivered: %s",
-                    batch.records,
-                    batch.topic,
-                    batch.partition,
-                    batch.error,
+                    "%s-%d: %s not delivered: %s", batch.topic, batch.partition, how_many(batch.records), batch.error
                 )
             self.failed.append(batch)
             batch.fail(batch.error)

@@ -21,6 +21,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING
 
 from ottla.client.connection.loop_thread import LoopThread
+from ottla.client.producer.delivery import how_many
 
 if TYPE_CHECKING:
     from ottla.client.producer.accumulator import Accumulator
@@ -104,8 +105,7 @@ def _warn(text: str) -> None:
 def _report(accumulator: Accumulator, when: str) -> None:
     records = sum(batch.records for batch in list(accumulator.incomplete))
     if records:
-        many = "1 record was" if records == 1 else f"{records:,} records were"
-        _log.warning("%s not delivered %s: close or flush the producer", many, when)
+        _log.warning("%s not delivered %s: close or flush the producer", how_many(records), when)
 
 
 def _forget_after_fork() -> None:
