@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 from ottla.client import AsyncProducer, ClientClosed, ErrorCode, KafkaError, Producer
+from ottla.client.connection.cluster import Cluster
+from ottla.client.producer.sender import Sender
 from ottla.kernel.client_error import BufferFull
+from ottla.kernel.ids import TopicPartition
 
 _SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -92,6 +95,51 @@ def test_a_send_that_finds_no_room_in_time_says_so_and_waits_no_more(kind: str) 
             await _send(producer, kind)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [AsyncProducer, Producer])
+def test_the_wait_for_a_topic_and_for_room_have_one_deadline(
+    kind: type[AsyncProducer | Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Java's client: max.block.ms is for the whole call."""
+    deadlines: list[int] = []
+    clock = [5_000]
+    for module in ("producer", "sync"):
+        monkeypatch.setattr(f"ottla.client.producer.{module}.now_ms", lambda: clock[0])
+
+    async def known_partition(_: object, partition: TopicPartition, timeout_ms: int) -> None:
+        deadlines.append(clock[0] + timeout_ms)
+        clock[0] += 40
+
+    async def run() -> None:
+        producer = AsyncProducer({**_SETTINGS, "max.block.ms": 50})
+        _fill(producer)
+        monkeypatch.setattr(producer, "wait_for_room", full)
+        with pytest.raises(BufferFull):
+            await producer.send("t", _VALUE, partition=1)
+        await producer.close(flush=False)
+
+    async def full(deadline_ms: int) -> None:
+        deadlines.append(deadline_ms)
+        raise BufferFull("full")
+
+    def no_room(seconds: float) -> bool:
+        deadlines.append(clock[0] + round(1000 * seconds))
+        return False
+
+    monkeypatch.setattr(Cluster, "known_partition", known_partition)
+    monkeypatch.setattr(
+        Sender, "set_partitions", lambda sender, topic: sender._accumulator.set_partitions(topic, 2, (0, 1))
+    )
+    if kind is AsyncProducer:
+        asyncio.run(run())
+    else:
+        with _synchronous(50) as producer:
+            _fill(producer)
+            monkeypatch.setattr(producer._room, "wait", no_room)
+            with pytest.raises(BufferFull):
+                producer.send("t", _VALUE, partition=1)
+    assert deadlines == [5_050, 5_050]
 
 
 @contextmanager

@@ -282,18 +282,20 @@ class Cluster:
 
     async def known_partition(self, partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until this partition is known; KafkaError if the topic does not have it, even after a short time."""
+        deadline_ms = now_ms() + timeout_ms
         await self.known([partition.topic], timeout_ms)
+        if self.metadata.has(partition):
+            return
 
         async def attempt() -> None:
-            if not self.metadata.has(partition):
-                await self.update([partition.topic])
+            await self.update([partition.topic])
             if not self.metadata.has(partition):
                 topic = self.metadata.topics.get(partition.topic)
                 why = f"topic {partition.topic} has no partition {partition.partition}"
                 why += f" (expected 0 to {0 if topic is None else len(topic.partitions) - 1})"
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
 
-        await self.retry(attempt, min(timeout_ms, PROPAGATION_MS))
+        await self.retry(attempt, max(0, min(deadline_ms - now_ms(), PROPAGATION_MS)))
 
     async def missing(self, topics: Iterable[str]) -> list[str]:
         """The names in `topics` that do not exist now. Never creates a topic."""

@@ -142,7 +142,7 @@ class ConsumerGroupMember(Group):
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
         connection = await self._coordinator()
-        if self._lost:
+        if self.lost:
             return True
         ids = {name: topic_id for topic_id, name in self._names.items()}
         owned: dict[Uuid, list[int]] = {}

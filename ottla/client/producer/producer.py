@@ -131,28 +131,34 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         raw_value, raw_key, partition, pairs, timestamp = convert(
             self.settings, topic, value, key, partition, headers, timestamp
         )
+        deadline_ms: int | None = None
         if partition is None and self._accumulator.partitioner is not None:
             if topic not in self._accumulator.topics:
-                await self.admit(topic)
+                deadline_ms = self.block_deadline_ms()
+                await self.admit(topic, deadline_ms=deadline_ms)
             partition = self._accumulator.chosen(topic, raw_key)
         if partition is not None and self._accumulator.lacks(topic, partition):
-            await self.admit(topic, partition)
-        deadline_ms: int | None = None
+            deadline_ms = self.block_deadline_ms(deadline_ms)
+            await self.admit(topic, partition, deadline_ms=deadline_ms)
         while True:
             try:
                 with self._lock:
                     delivery = self.append(topic, raw_value, raw_key, partition, pairs, timestamp)
             except KeyError:
-                await self.admit(topic)
+                deadline_ms = self.block_deadline_ms(deadline_ms)
+                await self.admit(topic, deadline_ms=deadline_ms)
                 continue
             if delivery is not None:
                 if self._accumulator.stirred:
                     self._accumulator.stirred = False
                     self._sender.wake()
                 return delivery
-            if deadline_ms is None:
-                deadline_ms = now_ms() + self.settings.max_block_ms
+            deadline_ms = self.block_deadline_ms(deadline_ms)
             await self.wait_for_room(deadline_ms)
+
+    def block_deadline_ms(self, known: int | None = None) -> int:
+        """Until when a call may wait for metadata and room: that of its first wait, or max.block.ms from now."""
+        return now_ms() + self.settings.max_block_ms if known is None else known
 
     def _append_open(self, *record: Any) -> Delivery | None:
         assert self._transactions is not None
@@ -197,7 +203,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             if isinstance(batch, int):
                 await self.admit(topic, batch)
                 continue
-            deadline_ms = now_ms() + self.settings.max_block_ms
+            deadline_ms = self.block_deadline_ms()
             while True:
                 with self._lock:
                     if self.put(batch):
@@ -241,9 +247,10 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             self._transactions.check_open()
         return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch)
 
-    async def admit(self, topic: str, partition: int = 0) -> None:
+    async def admit(self, topic: str, partition: int = 0, *, deadline_ms: int | None = None) -> None:
         """Fetch a topic's metadata before its first record, or its first one for a new partition."""
-        await self._cluster.known_partition(TopicPartition(topic_name(topic), partition), self.settings.max_block_ms)
+        left_ms = max(0, self.block_deadline_ms(deadline_ms) - now_ms())
+        await self._cluster.known_partition(TopicPartition(topic_name(topic), partition), left_ms)
         with self._lock:
             self._sender.set_partitions(topic)
 

@@ -170,11 +170,14 @@ class Producer(Generic[K, V]):
         raw_value, raw_key, partition, pairs, timestamp = convert(
             self.settings, topic, value, key, partition, headers, timestamp
         )
+        deadline_ms: int | None = None
         if partition is None and self._accumulator.partitioner is not None:
-            self._check_usable(topic)
+            deadline_ms = self._async.block_deadline_ms()
+            self._check_usable(topic, deadline_ms=deadline_ms)
             partition = self._accumulator.chosen(topic, raw_key)
         if partition is not None and self._accumulator.lacks(topic, partition):
-            self._check_usable(topic, partition)
+            deadline_ms = self._async.block_deadline_ms(deadline_ms)
+            self._check_usable(topic, partition, deadline_ms=deadline_ms)
         record = raw_value, raw_key, partition, pairs, timestamp
         try:
             with self._lock:
@@ -182,7 +185,7 @@ class Producer(Generic[K, V]):
         except KeyError:
             delivery = None
         if delivery is None:
-            delivery = self._wait(topic, *record)
+            delivery = self._wait(topic, *record, self._async.block_deadline_ms(deadline_ms))
         if self._accumulator.stirred:
             self._accumulator.stirred = False
             self._sender.signal()
@@ -218,7 +221,7 @@ class Producer(Generic[K, V]):
                 self._check_usable(topic, batch)
                 continue
             with self._lock:
-                self._with_room(functools.partial(self._put, batch))
+                self._with_room(functools.partial(self._put, batch), self._async.block_deadline_ms())
             self._sender.signal()
             batches.append(batch)
         return TableDelivery(batches)
@@ -234,24 +237,25 @@ class Producer(Generic[K, V]):
         partition: int | None,
         pairs: Sequence[Header] | None,
         timestamp: int,
+        deadline_ms: int,
     ) -> Delivery:
         """Append a record whose topic's metadata is missing, or that found no room."""
-        self._check_usable(topic)
+        self._check_usable(topic, deadline_ms=deadline_ms)
+        append = functools.partial(self._append, topic, value, key, partition, pairs, timestamp)
         with self._lock:
-            return self._with_room(functools.partial(self._append, topic, value, key, partition, pairs, timestamp))
+            return self._with_room(append, deadline_ms)
 
-    def _check_usable(self, topic: str, partition: int = 0) -> None:
+    def _check_usable(self, topic: str, partition: int = 0, *, deadline_ms: int | None = None) -> None:
         """Raise if this producer is closed or belongs to the parent process; get the topic's metadata if needed."""
         if self._is_child:
             raise forked()
         if self._async._closed:
             raise ClientClosed("this producer is closed")
         if self._accumulator.lacks(topic_name(topic), partition):
-            self._thread.run(self._async.admit(topic, partition))
+            self._thread.run(self._async.admit(topic, partition, deadline_ms=deadline_ms))
 
-    def _with_room(self, put: Callable[[], T | None]) -> T:
-        """Call `put` until there is room, and return its result. Under the lock; BufferFull after max.block.ms."""
-        deadline_ms = now_ms() + self.settings.max_block_ms
+    def _with_room(self, put: Callable[[], T | None], deadline_ms: int) -> T:
+        """Call `put` until there is room, and return its result. Under the lock; BufferFull at the deadline."""
         while True:
             appended = put()
             if appended is not None:
