@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.metadata import controller_driver
+from ottla.controller.decision import Decision
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.sim.disk import SimDisk
 from ottla.sim.node import NodeHost
 from ottla.sim.world import World
 from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
@@ -20,7 +24,8 @@ from ottla.wire.api.alter_partition_reassignments import (
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.wire.batch import read
-from ottla.wire.record.metadata import PartitionChangeRecord, parse
+from ottla.wire.record.metadata import NoOpRecord, PartitionChangeRecord, parse
+from tests.controller.place import Place
 from tests.controller.scene import directory, registration
 from tests.world.cluster import cluster
 
@@ -140,3 +145,24 @@ def test_what_must_stand_together_and_is_too_large_for_a_batch_is_refused(
         assert answer.code is ErrorCode.POLICY_VIOLATION
         assert answer.message == "Unable to perform excessively large batch operation."
         assert not scene.quorum.image.quotas
+
+
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_a_batch_of_metadata_has_at_most_as_many_records_as_with_apache_kafka(count: int) -> None:
+    batches: list[list[Any]] = []
+    raft: Any = SimpleNamespace(
+        check_works=lambda: None, quorum=SimpleNamespace(leads=True), submit=lambda records: batches.append(records)
+    )
+    place = Place(SimDisk(Random(1)))
+    driver = controller_driver.ControllerDriver(place.settings, place.clock, place.rng, raft, "cluster")
+    driver.is_active = True
+    driver._submit(Decision([NoOpRecord()] * count, None, atomic=False))
+    assert [len(batch) for batch in batches] == ([10_000] if count == 10_000 else [10_000, 1])
+    batches.clear()
+    if count == 10_000:
+        driver._submit(Decision([NoOpRecord()] * count, None))
+        assert [len(batch) for batch in batches] == [10_000]
+    else:
+        with pytest.raises(KafkaError, match="excessively large"):
+            driver._submit(Decision([NoOpRecord()] * count, None))
+        assert batches == []

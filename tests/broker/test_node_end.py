@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
 from ottla.sim.disk import SimDisk
 from ottla.wire.api import init_producer_id, join_group
+from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from tests.abuse.served import frame
 from tests.broker.disk_scene import Scene
 from tests.broker.test_controller_node import ControllerScene
 from tests.controller.place import Place, create
@@ -86,3 +90,39 @@ def test_a_controller_registers_again_until_the_active_one_has_taken_it(monkeypa
     asked[2](KafkaError(ErrorCode.NOT_CONTROLLER))
     while scene.loop.turn():
         assert len(asked) == 3, "a node that has ended asks nothing"
+
+
+def test_a_client_whose_change_is_decided_as_the_node_stops_loses_its_connection_and_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.create()
+    told: list[str] = []
+    connection = scene.machine.connect(lambda reply: told.append("answer"), lambda: told.append("lost"))
+    # The records are not on the disk before the end.
+    monkeypatch.setattr(scene.node.quorum.raft.sync, "later", lambda: None)
+    quota = RequestEntryData(
+        entity=[EntityData(entity_type="user", entity_name="u")],
+        ops=[OpData(key="producer_byte_rate", value=1.0, remove=False)],
+    )
+    connection.send(frame(AlterClientQuotasRequest(entries=[quota], validate_only=False), 1)[4:])
+    scene.machine.settle()
+    assert told == []
+    scene.machine.stop()
+    scene.machine.settle()
+    assert told == ["lost"]
+
+
+def test_a_topic_that_is_decided_as_its_node_stops_is_there_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    with monkeypatch.context() as away:
+        away.setattr(scene.node.quorum.raft.sync, "later", lambda: None)
+        scene.node.create_topics([new_topic("late", 2, {})], lambda answer: None)
+        scene.machine.settle()
+        assert "late" not in scene.node.image.topics
+        scene.machine.stop()
+        # Nothing is left to do that needs the logs, which are closed.
+        scene.machine.settle()
+    scene.machine.start()
+    scene.machine.settle()
+    assert [scene.node.store.get(TopicPartition("late", index)) is None for index in range(2)] == [False, False]

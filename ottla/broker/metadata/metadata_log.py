@@ -330,20 +330,20 @@ class MetadataLog:
 
     def _plan(self, pause_ms_min: int = 0) -> None:
         """Set the timer to the next deadline, unless it is already due earlier."""
-        if self._timer is not None and self._timer_ms <= self._clock.monotonic_ms():
+        now_ms = self._clock.monotonic_ms()
+        if self._timer is not None and self._timer_ms <= now_ms:
             # The timer is due, or running: `_due` plans the next one.
             return
         deadline_ms = self.deadline_ms()
         if deadline_ms is None or self._loop is None:
             return
-        deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + pause_ms_min)
+        deadline_ms = max(deadline_ms, now_ms + pause_ms_min)
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-        self._timer = self._loop.call_later(wait_ms / 1000, self._due)
+        self._timer = self._loop.call_later((deadline_ms - now_ms) / 1000, self._due)
 
     def _due(self) -> None:
         pause_ms_min = _RETRY_MS

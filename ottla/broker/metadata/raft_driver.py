@@ -331,14 +331,12 @@ class RaftDriver:
 
     def _install(self, snapshot: SnapshotId) -> None:
         """Read a fetched snapshot on a thread, then restart the log behind it."""
-        read = partial(self._followed.read, snapshot)
-        if self._beside is None:
-            return self._follow(partial(self._followed.install, snapshot, read))
+        # A leader sends it over the network, so the loop runs.
+        assert self._beside is not None
         role, (loop, pool) = self.quorum.role, self._beside
-        pool.submit(read).add_done_callback(
+        pool.submit(partial(self._followed.read, snapshot)).add_done_callback(
             lambda finished: loop.call_soon_threadsafe(self._snapshot_read, snapshot, role, finished)
         )
-        return None
 
     def _snapshot_read(self, snapshot: SnapshotId, role: QuorumRole, finished: Future[ReadSnapshot]) -> None:
         # A role that came in the meantime follows another leader, or none, and may have changed the log.

@@ -158,6 +158,9 @@ class LogDirs:
 
     def _assign(self) -> None:
         unassigned, self._unassigned = self._unassigned, {}
+        if self._runtime.closed:
+            # The last decisions of a node's own controller are committed as it stops.
+            return
         store = self._store
         self._report_directories({tp: self._place_of(tp) for tp in unassigned if store.get(tp) is not None})
         for tp in unassigned:
@@ -273,7 +276,7 @@ class LogDirs:
                     self._preferred[tp] = path
                 return error.code
         if future is None and store.directory_of(tp) != path:
-            # A move before may have ended with its topic and left these.
+            # A move before has left these, however it ended.
             self._synced_bytes.pop(tp, None)
             self._announced.pop(tp, None)
             try:
@@ -361,8 +364,6 @@ class LogDirs:
         log = store.get(tp)
         assert log is not None
         replica.replace_log(log)
-        self._synced_bytes.pop(tp, None)
-        self._announced.pop(tp, None)
         _log.info("%s has moved to %s", tp, store.directory_of(tp))
         self.assign_later(tp)
         if failure is not None:
