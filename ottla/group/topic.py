@@ -1,6 +1,7 @@
 """The port to the metadata image: the topics that a coordinator reads."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Protocol
 
 from ottla.kernel.ids import Uuid
@@ -39,3 +40,25 @@ def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
     """The ids of the topics that exist."""
     ids = (topics.topic_id(name) for name in names)
     return frozenset(topic_id for topic_id in ids if topic_id is not None)
+
+
+class Subscribed(Protocol):
+    """A member that names its topics."""
+
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+
+
+#: A new subscription is compared with those of so many members.
+_ALIKE = 8
+
+
+def as_before(topics: tuple[str, ...], members: Iterable[Subscribed]) -> tuple[str, ...]:
+    """The same topics, as the object of another member: most groups have one subscription, and it is stored once."""
+    return next((each.topics for each in islice(members, _ALIKE) if each.topics == topics), topics)
+
+
+def names_of(members: Iterable[Subscribed]) -> dict[str, None]:
+    """The topics that members name. Each stored subscription is looked through once."""
+    stored = {id(each.topics): each.topics for each in members}
+    return dict.fromkeys(name for topics in stored.values() for name in topics)

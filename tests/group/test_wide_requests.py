@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators.group_driver import GroupDriver
+from ottla.coordinator.contract import Called
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.share.state import SharePartitionKey
@@ -27,6 +30,8 @@ from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
@@ -279,6 +284,61 @@ def test_others_have_their_turns_during_a_wide_request(
     machine.run(lambda: bool(other.answers))
     assert wide.answers == [], "the other one is answered first"
     assert said(wide.answer(request_, version))
+
+
+def test_members_that_leave_in_a_long_request_leave_in_parts_with_turns_between(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = _Client(machine).ask(_join("group-0", 1000), 3)
+    assert joined.error_code == 0
+    step, loop = GroupDriver.step, machine.loop
+    at_once: list[tuple[int, int]] = []
+    turns = count()
+    monkeypatch.setattr(loop, "turn", lambda turn=loop.turn: (next(turns), turn())[1])
+
+    def steps(driver: GroupDriver, event: Any) -> None:
+        if isinstance(event, Called) and isinstance(event.request, LeaveGroupRequest):
+            at_once.append((next(turns), len(event.request.members)))
+        step(driver, event)
+
+    monkeypatch.setattr(GroupDriver, "step", steps)
+    names = [f"unknown-{number}" for number in range(1200)]
+    names[1100] = joined.member_id
+    request = LeaveGroupRequest(group_id="group-0", members=[MemberIdentity(member_id=name) for name in names])
+    client = _Client(machine)
+    answer = client.ask(request, 5)
+    assert answer.error_code == 0
+    assert [(each.member_id, each.error_code) for each in answer.members] == [
+        (name, 0 if name == joined.member_id else ErrorCode.UNKNOWN_MEMBER_ID) for name in names
+    ]
+    assert [members for _, members in at_once] == [500, 500, 200]
+    assert all(after - before > 1 for (before, _), (after, _) in pairwise(at_once)), "others have a turn"
+    (group,) = client.ask(DescribeGroupsRequest(groups=["group-0"]), 5).groups
+    assert (group.group_state, group.members) == ("Empty", [])
+
+
+def test_a_long_request_to_leave_that_no_coordinator_takes_fails_as_a_whole(machine: Machine) -> None:
+    for members in (1, 1200):
+        named = [MemberIdentity(member_id=f"m{number}") for number in range(members)]
+        answer = _Client(machine).ask(LeaveGroupRequest(group_id="", members=named), 5)
+        assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
+def test_a_member_with_very_many_protocols_is_refused_because_all_are_compared_at_once(machine: Machine) -> None:
+    client = _Client(machine)
+    answer = client.ask(_join("group-0", 1001), 3)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_REQUEST, "")
+    assert client.ask(DescribeGroupsRequest(groups=["group-0"]), 5).groups[0].group_state == "Dead"
+
+
+def _join(group_id: str, protocols: int) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name=f"p{number}", metadata=b"") for number in range(protocols)],
+    )
 
 
 @pytest.mark.parametrize("acknowledges", [True, False])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
@@ -31,6 +32,7 @@ from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReques
 from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -45,6 +47,7 @@ _MANY_GROUPS_FROM = 8
 _SHARE_FROM = 6
 #: About a millisecond.
 _GROUPS_PER_STEP = 50
+_MEMBERS_PER_STEP = 500
 #: A bit for each operation on a group: read, delete, describe, describe and alter its configs.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
@@ -123,11 +126,31 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 @handles(ApiKey.JOIN_GROUP, error_response=failure)
 @handles(ApiKey.SYNC_GROUP, error_response=failure)
 @handles(ApiKey.HEARTBEAT, error_response=failure)
-@handles(ApiKey.LEAVE_GROUP, error_response=failure)
 @handles(ApiKey.OFFSET_DELETE, error_response=failure)
 def ask_coordinator(call: Call, request: Any) -> Later:
     """Pass the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
+
+
+@handles(ApiKey.LEAVE_GROUP, error_response=failure)
+def leave_group(call: Call, request: LeaveGroupRequest) -> Reply:
+    """Pass the request to its group's coordinator; the members of a long one leave in parts, a step for each."""
+    if len(request.members) <= _MEMBERS_PER_STEP:
+        return ask_coordinator(call, request)
+
+    def merge(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+        # After a failure the client asks again, and learns that the others are unknown by then.
+        failed = next((answer for answer in answers if answer.error_code), None)
+        members = [answer.members for answer in answers]
+        return failed or LeaveGroupResponse(
+            members=deferred(sum(map(len, members)), lambda: chain.from_iterable(members))
+        )
+
+    def part(at: int) -> tuple[str, LeaveGroupRequest]:
+        members = request.members[at : at + _MEMBERS_PER_STEP]
+        return request.group_id, LeaveGroupRequest(group_id=request.group_id, members=members)
+
+    return _ask_each(call, map(part, range(0, len(request.members), _MEMBERS_PER_STEP)), merge, per_step=1)
 
 
 @handles(ApiKey.OFFSET_COMMIT, error_response=failure)
@@ -291,13 +314,18 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
     return _gather([(_ask(call, driver, request), request) for driver in call.node.groups.drivers()], call, merge)
 
 
-def _ask_each(call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any]) -> Reply:
+def _ask_each(
+    call: Call,
+    parts: Iterable[tuple[str, Any]],
+    merge: Callable[[list[Any]], Any],
+    per_step: int = _GROUPS_PER_STEP,
+) -> Reply:
     """Ask the coordinator of each group; a group whose coordinator is not here, or is loading, fails alone."""
-    return in_turns(call.connection, _ask_in_steps(call, parts, merge))
+    return in_turns(call.connection, _ask_in_steps(call, parts, merge, per_step))
 
 
 def _ask_in_steps(
-    call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any]
+    call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any], per_step: int
 ) -> Generator[None, None, Reply]:
     asked = []
     for number, (group_id, request) in enumerate(parts, 1):
@@ -307,7 +335,7 @@ def _ask_in_steps(
             answer = Later()
             answer.resolve(error)
         asked.append((answer, request))
-        if not number % _GROUPS_PER_STEP:
+        if not number % per_step:
             yield
     return _gather(asked, call, merge)
 

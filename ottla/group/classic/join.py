@@ -42,6 +42,8 @@ from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 _PROMISES_FROM = 4
 #: The most bytes of a string of the log, less the dash and the UUID that follow the name in a member id.
 _NAME_BYTES_MAX = 32767 - 37
+#: They are compared with those of all members in one step of the loop.
+_PROTOCOLS_MAX = 1000
 #: From this version on the leader may be told to keep the assignment (KIP-814).
 _SKIP_ASSIGNMENT_FROM = 9
 
@@ -54,6 +56,8 @@ def join_group(context: CommandContext, call: Called) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if len(request.protocols) > _PROTOCOLS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.member_id and len(_member_name(call).encode()) > _NAME_BYTES_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     group = context.shard.groups.get(request.group_id)

@@ -36,16 +36,17 @@ def update_target(
     topics = context.shard.topics
     subscribers: dict[str, Subscriber] = {}
     counts: dict[Uuid, int] = {}
+    #: A stored subscription is looked through once, however many members have it.
+    existing: dict[tuple[int, str | None], tuple[Uuid, ...]] = {}
     for member_id, other in members.items():
-        topic_ids = []
-        for name in topics_of(other, resolved):
-            topic_id = topics.topic_id(name)
-            if topic_id is not None:
-                topic_ids.append(topic_id)
-                counts[topic_id] = topics.partition_count(name)
+        subscription = id(other.topics), other.regex
+        if subscription not in existing:
+            ids = {name: topics.topic_id(name) for name in topics_of(other, resolved)}
+            counts |= {topic_id: topics.partition_count(name) for name, topic_id in ids.items() if topic_id is not None}
+            existing[subscription] = tuple(topic_id for topic_id in ids.values() if topic_id is not None)
         before = group.target_of(member_id, other.instance_id) if other is member else group.target_of(member_id)
         subscribers[member_id] = Subscriber(
-            tuple(topic_ids), before, other.instance_id, (other.topics, other.regex or None)
+            existing[subscription], before, other.instance_id, (other.topics, other.regex or None)
         )
     assign = ASSIGNORS[preferred_assignor(members.values(), context.settings)]
     targets = assign(subscribers, counts)

@@ -27,6 +27,7 @@ from ottla.group.state.consumer import (
 )
 from ottla.group.state.offsets import Committed
 from ottla.group.state.shard import Shard
+from ottla.group.topic import as_before
 from ottla.wire.record.consumer_group import TopicPartitions
 from ottla.wire.record.offset import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -146,7 +147,7 @@ def _replay_member(
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             client_id=value.client_id,
             client_host=value.client_host,
-            topics=tuple(sorted(set(value.subscribed_topic_names))),
+            topics=as_before(tuple(sorted(set(value.subscribed_topic_names))), group.members.values()),
             regex=value.subscribed_topic_regex,
             assignor=value.server_assignor,
             classic=None

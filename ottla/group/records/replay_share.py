@@ -9,6 +9,7 @@ from ottla.group.records import replaying
 from ottla.group.state.consumer import LEAVE_EPOCH
 from ottla.group.state.shard import Shard
 from ottla.group.state.share import NamedPartitions, ShareGroup, ShareMember
+from ottla.group.topic import as_before
 from ottla.wire.record.offset import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -46,7 +47,7 @@ def _replay_member(
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        topics=tuple(sorted(set(value.subscribed_topic_names))),
+        topics=as_before(tuple(sorted(set(value.subscribed_topic_names))), group.members.values()),
     )
 
 

@@ -31,9 +31,9 @@ from ottla.group.share.assignor import assign_simple
 from ottla.group.share.state import create_state, missing_state, not_a_share_group, share_group
 from ottla.group.state.consumer import LEAVE_EPOCH, Target
 from ottla.group.state.shard import CommandContext
-from ottla.group.state.share import ShareGroup, ShareMember, subscribed_topics
+from ottla.group.state.share import ShareGroup, ShareMember
 from ottla.group.timer import Alarm, TimerKey
-from ottla.group.topic import topic_ids
+from ottla.group.topic import names_of, topic_ids
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.share_group_heartbeat import (
@@ -135,7 +135,7 @@ def _continue(context: CommandContext, call: Called, *, resumed: bool) -> ShareG
     is_full_request = request.member_epoch == 0 or request.subscribed_topic_names is not None
     with_assignment = resumed or is_full_request or before.assigned != member.assigned
     response = _response(context, group, member, with_assignment=with_assignment)
-    missing = missing_state(context, group, subscribed_topics(group.members_with(member).values()))
+    missing = missing_state(context, group, names_of(group.members_with(member).values()))
     if not missing:
         return response
     held = HeldHeartbeat(call, response)
@@ -182,7 +182,7 @@ def _bump_group_epoch(
         rises = rises or group.has_unassigned(context.shard.topics)
     epoch = group.epoch
     if rises or group.refresh_is_due(context.monotonic_ms):
-        names = subscribed_topics(group.members_with(after).values())
+        names = names_of(group.members_with(after).values())
         fresh_hash = metadata_hash(names, context.shard.topics)
         rises = rises or fresh_hash != group.metadata_hash
         if rises:
@@ -200,15 +200,15 @@ def _update_target(context: CommandContext, group: ShareGroup, member: ShareMemb
         return group.assignment_epoch, group.targets.get(member.member_id, {})
     topics = context.shard.topics
     members = group.members_with(member)
-    subscriptions: dict[str, Sequence[Uuid]] = {
-        member_id: sorted(topic_ids(each.topics, topics)) for member_id, each in members.items()
-    }
+    stored = {id(each.topics): each.topics for each in members.values()}
+    ids = {number: sorted(topic_ids(names, topics)) for number, names in stored.items()}
+    subscriptions: dict[str, Sequence[Uuid]] = {member_id: ids[id(each.topics)] for member_id, each in members.items()}
     partitions: dict[Uuid, Sequence[int]] = {}
     for topic_id, held in group.initialized.items():
         name = topics.topic_name(topic_id)
         if name is not None:
             partitions[topic_id] = [index for index in sorted(held.partitions) if index < topics.partition_count(name)]
-    same_names = len({frozenset(each.topics) for each in members.values()}) == 1
+    same_names = len(set(stored.values())) == 1
     targets = assign_simple(subscriptions, group.targets, partitions, same_names=same_names)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
@@ -288,6 +288,6 @@ def fence_share_member(context: CommandContext, group: ShareGroup, member: Share
     """Remove a member: the group epoch rises, and its partitions go to the others."""
     context.extend(share_member_tombstones(group.group_id, member.member_id))
     staying = [each for each in group.members.values() if each is not member]
-    fresh_hash = metadata_hash(subscribed_topics(staying), context.shard.topics)
+    fresh_hash = metadata_hash(names_of(staying), context.shard.topics)
     context.append(share_epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
     context.timers.cancel(TimerKey(Alarm.SESSION, group.group_id, member.member_id))

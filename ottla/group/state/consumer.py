@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 
 from ottla.group.state.classic import CONSUMER_PROTOCOL, Protocols
 from ottla.group.state.server_assigned_group import ServerAssignedGroup
+from ottla.group.topic import names_of
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
 from ottla.kernel.named import NamedTuple
@@ -245,14 +246,10 @@ class ConsumerGroup(ServerAssignedGroup[ConsumerMember, Target]):
 
 def subscribed_topics(members: Iterable[ConsumerMember], resolved: Mapping[str, Resolved]) -> dict[str, None]:
     """All topics that the members subscribe to, by name or by regular expression."""
-    topics: dict[str, None] = {}
-    expressions: dict[str, None] = {}
-    for member in members:
-        topics.update(dict.fromkeys(member.topics))
-        if member.regex:
-            expressions[member.regex] = None
-    for regex in expressions:
-        if regex in resolved:
+    members = list(members)
+    topics = names_of(members)
+    for regex in dict.fromkeys(member.regex for member in members):
+        if regex and regex in resolved:
             topics.update(dict.fromkeys(resolved[regex].topics))
     return topics
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ottla.group.state.consumer import Target
 from ottla.group.state.server_assigned_group import ServerAssignedGroup
-from ottla.group.topic import TopicView
+from ottla.group.topic import TopicView, names_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
@@ -95,7 +95,7 @@ class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
         """
         if not self.members:
             return False
-        subscribed = subscribed_topics(self.members.values())
+        subscribed = names_of(self.members.values())
         assigned: dict[Uuid, set[int]] = {}
         for target in self.targets.values():
             for topic_id, partitions in target.items():
@@ -114,11 +114,6 @@ class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
             assert member.epoch <= self.epoch
         for held in (self.initializing, self.initialized):
             assert all(named.partitions for named in held.values())
-
-
-def subscribed_topics(members: Iterable[ShareMember]) -> dict[str, None]:
-    """All topics that the members subscribe to."""
-    return dict.fromkeys(name for member in members for name in member.topics)
 
 
 def merge(held: PartitionsByTopic, more: PartitionsByTopic) -> dict[Uuid, NamedPartitions]:
