@@ -6,6 +6,7 @@ Invariants: each `Called` is answered exactly once; replaying the log into an em
 state; `validate` checks the rest.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from ottla.coordinator.contract import Answer, Called, Loaded, TimePassed, independent
@@ -106,6 +107,9 @@ REQUESTS: dict[type, Callable[[CommandContext, Called], None]] = {
     StreamsGroupDescribeRequest: describe_streams_groups,
 }
 
+#: A check of the offsets' retention looks at about so many in one step of the loop, and always at a whole group.
+_EXPIRY_OFFSETS = 1_000
+
 #: The replay functions of the records of consumer, share and streams groups, by key class.
 _REPLAY_FUNCTIONS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
@@ -120,6 +124,9 @@ class GroupCoordinator:
         self.leading = False
         #: Ticket -> version of each request that is not answered yet.
         self.open: dict[int, int] = {}
+        #: The groups that the running check of the offsets' retention has not looked at, and when the next one begins.
+        self._expiring: deque[str] = deque()
+        self._next_check_ms = 0
 
     # -- time and events
 
@@ -211,13 +218,23 @@ class GroupCoordinator:
         return context.effects()
 
     def _expire(self, now: Now) -> list[Effect]:
-        interval_ms = self.shard.settings.offsets_retention_check_interval_ms
-        self.shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms + interval_ms)
+        """Delete the expired offsets of some groups; a check of many groups takes several steps."""
+        shard = self.shard
+        if not self._expiring:
+            self._expiring.extend(shard.groups)
+            self._next_check_ms = now.monotonic_ms + shard.settings.offsets_retention_check_interval_ms
+        groups, looked = [], 0
+        while self._expiring and looked < _EXPIRY_OFFSETS:
+            group = shard.groups.get(self._expiring.popleft())
+            if group is not None:
+                groups.append(group)
+                looked += 1 + sum(map(len, shard.offsets.of_group(group.group_id).values()))
+        shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms if self._expiring else self._next_check_ms)
         # What the log refuses now waits for the next check.
-        self.shard.begin_step()
+        shard.begin_step()
         effects: list[Effect] = []
-        for group in self.shard.groups.values():
-            context = CommandContext(self.shard, now)
+        for group in groups:
+            context = CommandContext(shard, now)
             expire_group(context, group)
             effects += context.effects()
         return effects

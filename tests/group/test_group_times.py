@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.contract import TimePassed
 from ottla.group.event import SettingsChanged
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.classic import ClassicState
@@ -228,6 +229,51 @@ def test_an_offset_of_an_old_client_expires_when_it_said(retention_ms: int, gone
     host.call(request, 4)
     host.pass_ms(MINUTE_MS)
     assert (host.group() is None) is gone
+
+
+def test_a_check_of_many_groups_takes_a_step_for_some_of_them_and_is_followed_by_the_next_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.group.coordinator._EXPIRY_OFFSETS", 6)
+    host = Host(CoordinatorSettings(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE_MS))
+    names = [f"g{number}" for number in range(5)]
+    for name in names:
+        host.call(commit_request(name, {"orders": {0: 1, 1: 1}}), 9)
+    host.now_ms += MINUTE_MS
+    left = []
+    for _ in range(2):
+        # Two offsets and the group itself are three to look at.
+        host.send(TimePassed())
+        left.append(sorted(host.coordinator.shard.groups))
+        assert host.coordinator.deadline_ms() == host.now_ms, "it goes on at once, but not before others had their turn"
+    assert left == [names[2:], names[4:]]
+    host.call(commit_request("late", {"orders": {0: 1}}), 9)
+    # What was looked at last goes with the step even if it is gone by then.
+    host.call(DeleteGroupsRequest(groups_names=["g4"]), 2)
+    host.send(TimePassed())
+    assert list(host.coordinator.shard.groups) == ["late"]
+    assert host.coordinator.deadline_ms() == host.now_ms + MINUTE_MS
+    host.pass_ms(MINUTE_MS)
+    assert not host.coordinator.shard.groups
+
+
+@pytest.mark.parametrize("refuses", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_offsets_whose_deletion_the_log_refuses_wait_for_the_next_check_and_hold_up_no_others(
+    refuses: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.group.coordinator._EXPIRY_OFFSETS", 1)
+    host = Host(CoordinatorSettings(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE_MS))
+    for name in ("a", "b"):
+        host.call(commit_request(name, {"orders": {0: 1}}), 9)
+    host.now_ms += MINUTE_MS
+    host.refuses = refuses
+    host.send(TimePassed())
+    host.refuses = None
+    host.send(TimePassed())
+    assert list(host.coordinator.shard.groups) == ["a"]
+    assert host.coordinator.deadline_ms() == host.now_ms + MINUTE_MS
+    host.pass_ms(MINUTE_MS)
+    assert not host.coordinator.shard.groups
 
 
 def test_a_group_whose_last_offset_expires_while_someone_is_about_to_join_stays() -> None:
