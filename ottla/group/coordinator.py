@@ -245,11 +245,15 @@ class GroupCoordinator:
             self.shard.topics_created_version = event.topics.version
         if not self.leading:
             return []
-        request_topic_refresh(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
+        # Every group with offsets is in `groups`: its first offset creates it.
+        groups = self.shard.groups
+        if event.groups is not None:
+            groups = {name: groups[name] for name in event.groups if name in groups}
+        names = [*event.created, *event.changed, *(name for name, _ in event.deleted)]
+        request_topic_refresh(groups.values(), names)
         context = CommandContext(self.shard, now)
         if event.deleted:
-            # Every group with offsets is in `groups`: its first offset creates it.
-            for group_id, group in self.shard.groups.items():
+            for group_id, group in groups.items():
                 forget_topics(context, group_id, event.deleted)
                 if isinstance(group, ShareGroup):
                     forget_state(context, group, [topic_id for _, topic_id in event.deleted])

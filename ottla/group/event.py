@@ -24,6 +24,8 @@ class TopicsChanged:
     changed: Sequence[str] = ()
     #: (name, id) of the deleted topics.
     deleted: Sequence[tuple[str, Uuid]] = ()
+    #: The groups that are told; None for all.
+    groups: Sequence[str] | None = None
 
 
 @frozen

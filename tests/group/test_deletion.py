@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ottla.coordinator.contract import Answer, Append, Called
+from ottla.group.event import TopicsChanged
 from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
@@ -105,6 +106,18 @@ def test_the_offsets_of_a_later_topic_of_the_same_name_stay() -> None:
     host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
     host.change_topics(deleted=[("orders", Uuid(b"\xff" * 16))])
     assert fetched(host, "g", {"orders": [1]}) == {("orders", 1): (5, NONE)}
+
+
+def test_groups_are_told_of_a_deleted_topic_in_parts_in_which_one_may_be_gone_by_then() -> None:
+    host = Host()
+    for name in ("a", "b"):
+        host.call(commit_request(name, {"orders": {0: 1}}), 9)
+    deleted = [("orders", host.topics.topic_id("orders") or Uuid(b""))]
+    host.send(TopicsChanged(host.topics, deleted=deleted, groups=["gone", "a"]))
+    assert fetched(host, "a", {"orders": [0]}) == {("orders", 0): (-1, NONE)}
+    assert fetched(host, "b", {"orders": [0]}) == {("orders", 0): (1, NONE)}
+    host.send(TopicsChanged(host.topics, deleted=deleted, groups=["b"]))
+    assert fetched(host, "b", {"orders": [0]}) == {("orders", 0): (-1, NONE)}
 
 
 # -- expiry

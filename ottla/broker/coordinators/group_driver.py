@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.group")
 _HEARTBEATS = (ConsumerGroupHeartbeatRequest, StreamsGroupHeartbeatRequest)
-#: About a millisecond.
+#: About a millisecond; with a tombstone for each offset fifteen.
 _NAMES_PER_STEP = 5000
+_OFFSETS_PER_STEP = 1000
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
 
@@ -112,7 +114,21 @@ class GroupDriver(Driver[GroupCoordinator]):
         """Pass on topics that were created, extended or deleted."""
         self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed))
         if step.deleted:
-            self.when_writable(lambda: self.step(TopicsChanged(ImageTopics(self.runtime.image), deleted=step.deleted)))
+            self._forget(deque(self.machine.shard.groups), step.deleted)
+
+    def _forget(self, groups: deque[str], deleted: Sequence[tuple[str, Uuid]]) -> None:
+        """Have groups forget deleted topics, some of them in each turn of the loop."""
+
+        def forget() -> None:
+            offsets, part, looked = self.machine.shard.offsets, list[str](), 0
+            while groups and looked < _OFFSETS_PER_STEP:
+                part.append(groups.popleft())
+                looked += 1 + sum(len(offsets.of_group(part[-1]).get(name, ())) for name, _ in deleted)
+            self.step(TopicsChanged(ImageTopics(self.runtime.image), deleted=deleted, groups=part))
+            if groups:
+                self.runtime.loop.call_soon(self._forget, groups, deleted)
+
+        self.when_writable(forget)
 
     def settings_changed(self) -> SettingsChanged:
         """The current settings of the node and of single groups."""

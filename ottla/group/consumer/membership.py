@@ -8,7 +8,7 @@ Rules:
 - When only classic members remain, the group becomes a classic group again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ottla.group.consumer.group_epoch import Claimed
@@ -23,10 +23,11 @@ from ottla.group.records.encode import (
     target_entry,
 )
 from ottla.group.state.consumer import LEAVE_STATIC_EPOCH, ConsumerGroup, ConsumerMember, MemberState, subscribed_topics
-from ottla.group.state.shard import CommandContext, Shard
+from ottla.group.state.shard import CommandContext, Group
 from ottla.group.state.share import ShareGroup
 from ottla.group.state.streams import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topic import names_of
 from ottla.kernel.error import ErrorCode, KafkaError
 
 _MEMBER_ALARMS = (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC)
@@ -162,13 +163,13 @@ def expire_rebalance(context: CommandContext, group: ConsumerGroup, member: Cons
         fence(context, group, [member])
 
 
-def request_topic_refresh(shard: Shard, names: Sequence[str]) -> None:
+def request_topic_refresh(groups: Iterable[Group], names: Sequence[str]) -> None:
     """Have the groups that subscribe to these topics check them at their next heartbeat."""
-    for group in shard.groups.values():
+    for group in groups:
         if isinstance(group, ConsumerGroup):
             subscribed = subscribed_topics(group.members.values(), group.resolved)
         elif isinstance(group, ShareGroup):
-            subscribed = dict.fromkeys(name for member in group.members.values() for name in member.topics)
+            subscribed = names_of(group.members.values())
         elif isinstance(group, StreamsGroup):
             subscribed = dict.fromkeys(() if group.topology is None else group.topology.required_topics)
         else:
