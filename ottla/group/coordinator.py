@@ -254,7 +254,7 @@ class GroupCoordinator:
         context = CommandContext(self.shard, now)
         if event.deleted:
             for group_id, group in groups.items():
-                forget_topics(context, group_id, event.deleted)
+                forget_topics(context, group_id, event.deleted, event.log_end)
                 if isinstance(group, ShareGroup):
                     forget_state(context, group, [topic_id for _, topic_id in event.deleted])
         # A group whose record is too large for the log must not hold up the others.

@@ -116,15 +116,18 @@ def _is_expired(
     return context.now_ms - since_ms >= context.settings.offsets_retention_ms
 
 
-def forget_topics(context: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
-    """Delete a group's offsets of deleted topics, except those of a later topic of the same name."""
+def forget_topics(context: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]], log_end: int) -> None:
+    """Delete a group's offsets of deleted topics, except those of a later topic of the same name.
+
+    Some commits have no topic id; those from `log_end` on came after the deletion.
+    """
     offsets = context.shard.offsets
     held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]
     forgotten: dict[tuple[str, int], None] = {}
     for name, topic_id in deleted:
         for topics in held:
             for partition, committed in topics.get(name, {}).items():
-                if committed.topic_id in (NO_UUID, topic_id):
+                if committed.topic_id in (NO_UUID, topic_id) and committed.record_offset < log_end:
                     forgotten[name, partition] = None
     for name, partition in forgotten:
         context.append(offset_tombstone(group_id, name, partition))

@@ -26,6 +26,8 @@ class TopicsChanged:
     deleted: Sequence[tuple[str, Uuid]] = ()
     #: The groups that are told; None for all.
     groups: Sequence[str] | None = None
+    #: The end of the log when the topics were deleted: what is committed behind it is of later topics of their names.
+    log_end: int = 1 << 63
 
 
 @frozen

@@ -114,9 +114,9 @@ class GroupDriver(Driver[GroupCoordinator]):
         """Pass on topics that were created, extended or deleted."""
         self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed))
         if step.deleted:
-            self._forget(deque(self.machine.shard.groups), step.deleted)
+            self._forget(deque(self.machine.shard.groups), step.deleted, self.partition.log.end_offset)
 
-    def _forget(self, groups: deque[str], deleted: Sequence[tuple[str, Uuid]]) -> None:
+    def _forget(self, groups: deque[str], deleted: Sequence[tuple[str, Uuid]], log_end: int) -> None:
         """Have groups forget deleted topics, some of them in each turn of the loop."""
 
         def forget() -> None:
@@ -124,9 +124,10 @@ class GroupDriver(Driver[GroupCoordinator]):
             while groups and looked < _OFFSETS_PER_STEP:
                 part.append(groups.popleft())
                 looked += 1 + sum(len(offsets.of_group(part[-1]).get(name, ())) for name, _ in deleted)
-            self.step(TopicsChanged(ImageTopics(self.runtime.image), deleted=deleted, groups=part))
+            topics = ImageTopics(self.runtime.image)
+            self.step(TopicsChanged(topics, deleted=deleted, groups=part, log_end=log_end))
             if groups:
-                self.runtime.loop.call_soon(self._forget, groups, deleted)
+                self.runtime.loop.call_soon(self._forget, groups, deleted, log_end)
 
         self.when_writable(forget)
 
