@@ -26,7 +26,6 @@ from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
-from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
@@ -439,40 +438,3 @@ def test_an_offset_commit_that_is_larger_than_a_batch_is_refused_whole_and_one_a
 
     assert committed(900) == ({0}, 899)
     assert committed(1100) == ({ErrorCode.UNKNOWN_SERVER_ERROR}, 899)
-
-
-def _commit(client: _Client, group: str, topic: str, count: int) -> None:
-    parts = [OffsetCommitRequestPartition(partition_index=each, committed_offset=1) for each in range(count)]
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=parts)]
-    request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    assert {each.error_code for each in client.ask(request, 8).topics[0].partitions} == {0}
-
-
-@pytest.mark.parametrize("deletes", ["groups", "a topic"])
-def test_others_have_their_turns_while_the_offsets_of_many_groups_are_deleted(
-    deletes: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = Machine(Random(1), {"offsets.topic.num.partitions": "1"})
-    machine.start()
-    machine.create_topic("wide", 400)
-    client = _Client(machine)
-    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
-    names = [f"group-{number}" for number in range(7)]
-    for name in names:
-        _commit(client, name, "wide", 400)
-    assert machine.node is not None
-    (driver,) = machine.node.groups.loaded()
-    committed = driver.machine.shard.offsets.committed
-    request: Any = DeleteGroupsRequest(groups_names=names)
-    if deletes == "a topic":
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="wide")], timeout_ms=1000)
-    client.send(request, 2 if deletes == "groups" else 6)
-    left = [len(committed)]
-    began_ms = machine.clock.now_ms()
-    while committed:
-        assert machine.loop.turn() and machine.clock.now_ms() < began_ms + 1000, "long before they expire"
-        left += [len(committed)] if len(committed) != left[-1] else []
-    # One group at a time, or those that have about a thousand offsets together.
-    assert left == ([7, 6, 5, 4, 3, 2, 1, 0] if deletes == "groups" else [7, 4, 1, 0])
-    answer = client.answer(request, 2 if deletes == "groups" else 6)
-    assert {each.error_code for each in (answer.results if deletes == "groups" else answer.responses)} == {0}

@@ -45,6 +45,8 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
 #: A frame longer than this is decoded and answered in steps, unless it is long only because of its records.
 _LONG_FRAME_BYTES = 64 << 10
+#: Short requests whose answers may be long: all offsets of a group, all groups.
+_LONG_ANSWERS = frozenset({ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS})
 #: Limit of the total size of long requests being decoded at the same time: a decoded request takes some ten times the
 #: memory of its frame. A longer request is decoded alone.
 _LONG_BYTES_AT_ONCE = 8 << 20
@@ -224,7 +226,7 @@ class Dispatch:
         if not is_response and isinstance(reply, NoReply):
             slot.fill(())
             return
-        if call.is_long:
+        if call.is_long or route.handler.api.key in _LONG_ANSWERS:
             in_turns(call.connection, self._write_in_steps(route, call, slot, reply))
             return
         try:
