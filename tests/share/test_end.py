@@ -12,12 +12,13 @@ import ottla
 from ottla.broker.share.partitions import Shares
 from ottla.broker.share.persister import Persister
 from ottla.settings.server.settings import ServerSettings
+from ottla.share.state import SharePartitionKey
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.broker.wire_client import WireClient
 from tests.controller.scene import SETTINGS
-from tests.share.member import ACCEPT, Member, create, outcomes, produce, set_group
+from tests.share.member import ACCEPT, Member, create, outcomes, produce, records_of, set_group
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,30 @@ def test_a_member_that_leaves_while_its_join_is_held_is_answered_and_gone(
     assert [client.receive(76, 1).error_code for _ in range(2)] == [0, 0]
     _replay(node, initialize, held)
     assert [each.members for each in client.ask(ShareGroupDescribeRequest(group_ids=[group]), 1).groups] == [[]]
+
+
+def test_a_fetch_that_waits_goes_on_with_a_share_partition_that_is_loaded_again(
+    node: ottla.Node, client: WireClient
+) -> None:
+    """As after a fenced write: whatever the members had acquired is available again."""
+    group = "loads"
+    set_group(client, group, {"share.auto.offset.reset": "earliest"})
+    topic, topic_id = create(client)
+    produce(client, topic, b"a")
+    with (
+        Member(node.bootstrap_servers, group, topic).join() as one,
+        Member(node.bootstrap_servers, group, topic) as two,
+    ):
+        assert len(one.take()) == 1
+        two.assigned = one.assigned
+        two.fetch()
+        two.send_fetch(wait_ms=600_000)
+        assert node._node is not None
+        shares, key = node._node.shares, SharePartitionKey(group, topic_id, 0)
+        while (leader := shares.find(key)) is None or not leader.waiting:
+            client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
+        node._on_loop(lambda: shares.drop(key))
+        assert [each.value for each in records_of(two.receive_fetch())] == [b"a"]
 
 
 def test_the_settings_of_a_group_stay_no_longer_than_its_sessions() -> None:

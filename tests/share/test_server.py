@@ -11,7 +11,6 @@ import pytest
 import ottla
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
-from ottla.share.state import SharePartitionKey
 from ottla.wire.api import alter_share_group_offsets as alter
 from ottla.wire.api import describe_share_group_offsets as describe
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -213,26 +212,6 @@ def test_a_fetch_of_a_session_that_was_replaced_is_answered_and_takes_nothing(
             produce(client, topic, b"a")
             assert records_of(one.receive_fetch()) == []
             assert [(each.value, each.delivery_count) for each in again.take()] == [(b"a", 1)]
-
-
-def test_a_fetch_that_waits_goes_on_with_a_share_partition_that_is_loaded_again(
-    node: ottla.Node, client: WireClient, group: str
-) -> None:
-    """As after a fenced write: whatever the members had acquired is available again."""
-    topic, topic_id = create(client)
-    produce(client, topic, b"a")
-    with Member(node.bootstrap_servers, group, topic) as one, Member(node.bootstrap_servers, group, topic) as two:
-        one.join()
-        two.join()
-        assert len(one.take()) == 1
-        two.fetch()
-        two.send_fetch(wait_ms=600_000)
-        assert node._node is not None
-        shares, key = node._node.shares, SharePartitionKey(group, topic_id, 0)
-        while (leader := shares.find(key)) is None or not leader.waiting:
-            client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
-        node._on_loop(lambda: shares.drop(key))
-        assert [each.value for each in records_of(two.receive_fetch())] == [b"a"]
 
 
 def test_closing_a_session_gives_back_what_the_member_has(node: ottla.Node, client: WireClient, group: str) -> None:
