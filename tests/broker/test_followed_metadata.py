@@ -58,6 +58,9 @@ def test_a_group_coordinator_hears_of_topics_that_changed_while_it_was_loaded(
     driver.settings_changed = lambda: "settings"
     driver.when_writable = lambda do: do()
     driver.runtime = SimpleNamespace(image=SimpleNamespace(topics={"new": None, "grown": None}))
+    offsets = SimpleNamespace(of_group=lambda group: {"old": {0: None}})
+    driver.machine = SimpleNamespace(shard=SimpleNamespace(groups=["g", "h"], offsets=offsets))
+    driver.partition = SimpleNamespace(log=SimpleNamespace(end_offset=40))
     monkeypatch.setattr(Driver, "begin", lambda self: steps.append("loaded"))
     driver.missed = []
     if missed:
@@ -76,6 +79,7 @@ def test_a_group_coordinator_hears_of_topics_that_changed_while_it_was_loaded(
         ["new", "grown"],
     )
     assert list(deleted.deleted) == [("old", _OLD), ("brief", _BRIEF)]
+    assert (deleted.groups, deleted.log_end) == (["g", "h"], 40)
     assert driver.missed == []
 
 
