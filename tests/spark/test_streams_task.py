@@ -2,6 +2,7 @@
 
 import base64
 import re
+import time
 import zlib
 
 import pytest
@@ -86,7 +87,9 @@ def test_a_commit_before_a_record_that_waits_has_no_epoch() -> None:
         at = {ONE: CommittedOffset(1, leader_epoch=0), other: CommittedOffset(7, leader_epoch=3)}
         task.run(at, [other], node.clock.now_ms())
         assert task.committed == {ONE: CommittedOffset(0), other: CommittedOffset(7, leader_epoch=3)}
+        began, so_far = time.perf_counter(), task.committer.seconds
         task.run(at, [], node.clock.now_ms())
+        assert 0 < task.committer.seconds - so_far < time.perf_counter() - began
         assert task.committed == at
         task.close(lambda call: call())
 
