@@ -115,6 +115,31 @@ def test_clients_that_send_byte_by_byte_keep_no_turn(server: HttpServer) -> None
             line.close()
 
 
+def test_the_end_of_a_program_waits_for_no_client() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def state() -> dict[str, Any]:
+        asked.set()
+        go_on.wait(50)
+        return {}
+
+    before = set(threading.enumerate())
+    server = HttpServer(0, HttpSources(lambda: "", state, list, lambda name: cast(StoreView, View())))
+    try:
+        with connect(server) as line:
+            line.sendall(b"GET /state HTTP/1.1\r\n\r\n")
+            assert asked.wait(50)
+            # The server's own thread, that of the request, and the one that watches its time.
+            begun = set(threading.enumerate()) - before
+            assert len(begun) == 3
+            assert all(thread.daemon for thread in begun)
+            go_on.set()
+            line.makefile("rb").read()
+    finally:
+        go_on.set()
+        server.close()
+
+
 def test_a_server_whose_turns_are_all_taken_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "PATIENCE_S", 0.3)
     asked, go_on = threading.Event(), threading.Event()

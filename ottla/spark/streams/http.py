@@ -80,7 +80,6 @@ class HttpServer:
             def process_request_thread(self, request: Any, client_address: Any) -> None:
                 # A client that sends its request byte by byte must not keep its turn.
                 deadline = threading.Timer(PATIENCE_S, _end_reading, (request,))
-                deadline.daemon = True
                 deadline.start()
                 try:
                     super().process_request_thread(request, client_address)
