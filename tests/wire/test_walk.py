@@ -61,6 +61,8 @@ def test_a_walk_sees_what_the_records_say(codec: Codec, count: int) -> None:
         (b"\x0c\x00\x00\x00\x01\x01\x00\x00", 1),
         (b"\x0c\x00\x00\x00\x01\x06\x00", 1),
         (b"\x0c\x00\x00\x00\x01\x01\x09", 1),
+        # A header whose key has the size -3, in a record whose fields would add up if that were taken for a step back.
+        (b"\x14\x00\x00\x00\x01\x01\x04\x05\x00\x02\x00", 1),
         (b"\x0c\x00\x00\x00\x01\x01\x00", -5),
     ],
 )
