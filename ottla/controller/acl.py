@@ -73,10 +73,8 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
         matching = [rule for rule in image.acls.values() if rule_filter.matches(rule)]
         deleted.update((rule.id, None) for rule in matching)
         if len(deleted) > _DELETIONS_MAX:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"more than {_DELETIONS_MAX} ACLs would go in one request; delete them by narrower filters",
-            )
+            why = f"Cannot remove more than {_DELETIONS_MAX} acls in a single delete operation."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         results.append(
             delete.DeleteAclsFilterResult(
                 error_message=None,

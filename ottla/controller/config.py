@@ -24,9 +24,9 @@ from ottla.kernel.topic_name import check_name
 from ottla.kernel.validators import whole_number
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
-from ottla.settings.client_metrics import ClientMetricsSettings
+from ottla.settings.client_metrics import ClientMetricsSettings, matched
 from ottla.settings.group.settings import GroupSettings
-from ottla.settings.schema import ConfigType, Setting, Settings
+from ottla.settings.schema import ConfigType, Setting, Settings, refusal
 from ottla.settings.server.settings import CONNECTION_LIMITS, ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
@@ -42,7 +42,8 @@ else:
     incremental = LazyModule("ottla.wire.api.incremental_alter_configs")
 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-_OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
+#: The operations on lists.
+OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 _MIN_ISR = "min.insync.replicas"
 _CORDONED = "cordoned.log.dirs"
 #: Old versions of the responses encode a value as a string with an int16 length.
@@ -250,11 +251,11 @@ def _apply_operation(
         return operand
     if operation == _DELETE:
         return None
-    if operation not in _OPERATIONS:
+    if operation not in OPERATIONS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
     if not _is_list(kind, key):
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"Can't {_OPERATIONS[operation]} to key {key} because its type is not LIST."
+            ErrorCode.INVALID_CONFIG, f"Can't {OPERATIONS[operation]} to key {key} because its type is not LIST."
         )
     base = _default(kind, settings, key) if old is None else old
     parts = [part for part in base.split(",") if part]
@@ -404,6 +405,7 @@ def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
     for key in after:
         if key not in declared:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+    lists = {key: _checked_list(declared[key], after.get(key, "")) for key in ("metrics", "match")}
     interval = after.get("interval.ms")
     if interval is not None:
         interval_ms = whole_number(interval, 32)
@@ -413,15 +415,22 @@ def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
         if not declared["interval.ms"].accepts(interval_ms):
             why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    for pattern in filter(None, after.get("match", "").split(",")):
+    for pattern in lists["match"]:
         _check_match(pattern)
 
 
+def _checked_list(setting: Setting[Any], text: str) -> Sequence[str]:
+    try:
+        return tuple(setting.parse(text))
+    except OttlaError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting, text)) from error
+
+
 def _check_match(pattern: str) -> None:
-    parts = pattern.split("=")
-    if len(parts) == 2 and parts[0].strip() in _CLIENT_METRICS_MATCH:
+    pair = matched(pattern)
+    if pair is not None and pair[0] in _CLIENT_METRICS_MATCH:
         try:
-            expression.Expression(parts[1].strip())
+            expression.Expression(pair[1])
         except expression.InvalidExpression:
             pass
         else:

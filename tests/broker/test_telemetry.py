@@ -1,6 +1,7 @@
 """Which metrics a client is asked for, and what becomes of those that it pushes."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,9 @@ class Scene:
 
     def ask(self, client: Client = ME, instance_id: Uuid = ID) -> Instance:
         return self.telemetry.ask(CONNECTION, client, instance_id, self.now_ms)
+
+    def ask_interval(self) -> int:
+        return self.telemetry._instance(CONNECTION, ME, ID).interval_ms
 
     def push(self, data: bytes, *, subscription: int | None = None, codec: int = 0, terminating: bool = False) -> str:
         wanted = self.telemetry._instances[ID].subscription_id if subscription is None else subscription
@@ -157,7 +161,7 @@ def test_what_is_too_large_or_no_stream_of_its_codec_is_refused(scene: Scene) ->
 )
 def test_a_client_is_matched_by_whole_texts_of_each_kind(scene: Scene, name: str, text: str) -> None:
     scene.subscribe("right", metrics="right", match=f"{name}={text}")
-    scene.subscribe("wrong", metrics="wrong", match=f"{name}={text[:-1]}")
+    scene.subscribe("wrong", metrics="wrong", match=f"{name}={text[:-1] or 55}")
     scene.subscribe("one of two", metrics="neither", match=f"{name}={text},client_id=other")
     assert scene.ask().metrics == ("right",)
 
@@ -214,6 +218,121 @@ def test_a_closed_connection_takes_its_instance_with_it(scene: Scene) -> None:
     scene.ask()
     scene.telemetry.forget(CONNECTION)
     scene.ask()  # would come within the interval
+
+
+def test_a_subscription_pushes_no_more_seldom_than_without_one(scene: Scene) -> None:
+    """As in Apache Kafka: the interval is the shortest of those that match and of the default, five minutes."""
+    assert scene.ask().interval_ms == 300_000
+    scene.subscribe("other", metrics="m", interval_ms="100", match="client_id=other")
+    scene.subscribe("seldom", metrics="m.one", interval_ms="3600000")
+    assert (scene.ask().metrics, scene.ask_interval()) == (("m.one",), 300_000)
+    scene.subscribe("unset", metrics="m.two")
+    assert scene.ask_interval() == 300_000
+    scene.subscribe("often", metrics="m.three", interval_ms="299999")
+    assert scene.ask_interval() == 299_999
+
+
+def test_a_subscription_is_read_with_white_space_around_its_parts(scene: Scene) -> None:
+    scene.subscribe("a", metrics=" m.one ,m.two ", match=" client_id = billing , client_source_port = 5= ")
+    assert scene.ask().metrics == ("m.one", "m.two")
+
+
+def test_the_number_of_a_subscription_tells_instances_metrics_and_intervals_apart() -> None:
+    """It is 32 bits with a sign: the client sends it back with each push."""
+    changes: list[dict[str, str]] = [
+        {"metrics": "m.one"},
+        {"metrics": "m.two"},
+        {"metrics": "m.one,m.two"},
+        {"metrics": "m.one", "interval_ms": "1000"},
+    ]
+    scene = Scene()
+    numbers: list[int] = []
+    for change in changes:
+        scene.subscribe("a", **{"interval_ms": "300000"} | change)
+        ids = [Uuid(number.to_bytes(16, "big")) for number in range(2, 6)]
+        numbers += [scene.ask(instance_id=each).subscription_id for each in ids]
+    assert len(set(numbers)) == len(numbers)
+    assert all(-(1 << 31) <= number < 1 << 31 for number in numbers)
+    assert min(numbers) < 0 < max(numbers)
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "code"),
+    [
+        # Kafka's numbers of the codecs: none, gzip, snappy, lz4, zstd.
+        *((codec, compress(Codec(codec), b"otlp" * 50), "NONE") for codec in range(5)),
+        (-1, b"x", "UNSUPPORTED_COMPRESSION_TYPE"),
+        (5, b"x", "UNSUPPORTED_COMPRESSION_TYPE"),
+        # A bound of 1000 bytes as they come, and of four times as many decompressed.
+        (0, b"x" * 1000, "NONE"),
+        (0, b"x" * 1001, "TELEMETRY_TOO_LARGE"),
+        (4, compress(Codec.ZSTD, b"x" * 4000), "NONE"),
+        (4, compress(Codec.ZSTD, b"x" * 4001), "INVALID_RECORD"),
+        (1, b"no gzip", "INVALID_RECORD"),
+    ],
+)
+def test_a_push_is_taken_in_every_codec_up_to_its_bounds(scene: Scene, codec: int, data: bytes, code: str) -> None:
+    scene.ask()
+    assert scene.push(data, codec=codec) == code
+    assert len(scene.received) == (code == "NONE")
+
+
+def test_a_push_tells_how_often_its_client_pushes_and_whether_it_is_the_last(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="1000")
+    scene.ask()
+    assert [scene.push(b"1"), scene.push(b"2", terminating=True)] == ["NONE", "NONE"]
+    assert [(each.data, each.interval_ms, each.terminating) for each in scene.received] == [
+        (b"1", 1000, False),
+        (b"2", 1000, True),
+    ]
+
+
+def test_a_push_without_metrics_reaches_no_exporter(scene: Scene) -> None:
+    scene.ask()
+    assert scene.push(b"") == "NONE"
+    assert not scene.received
+
+
+def test_a_last_push_is_the_last_even_if_it_is_refused(scene: Scene) -> None:
+    scene.ask()
+    assert scene.push(b"1", codec=5, terminating=True) == "UNSUPPORTED_COMPRESSION_TYPE"
+    scene.now_ms += 1_000_000
+    assert scene.push(b"2", terminating=True) == "INVALID_REQUEST"
+    # As in Apache Kafka, a refusal for that very reason takes the word of the request that it refuses.
+    assert scene.push(b"3") == "INVALID_REQUEST"
+    assert scene.push(b"4") == "NONE"
+
+
+@pytest.mark.parametrize("instance_id", [NO_UUID, Uuid((1).to_bytes(16, "big"))])
+def test_reserved_ids_are_no_clients_and_keep_no_instance(scene: Scene, instance_id: Uuid) -> None:
+    with pytest.raises(KafkaError) as raised:
+        scene.telemetry.push(
+            CONNECTION, ME, instance_id, 0, 0, b"1", terminating=False, bytes_max=9, now_ms=scene.now_ms
+        )
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    assert not scene.telemetry._instances
+
+
+def test_metrics_reach_every_exporter(scene: Scene) -> None:
+    others: list[ClientMetrics] = []
+    scene.telemetry.export_to(others.append)
+    scene.ask()
+    assert scene.push(b"1") == "NONE"
+    assert [each.data for each in others] == [each.data for each in scene.received] == [b"1"]
+    alone = Telemetry(scene.cluster.controller._rng)
+    alone.export_to(others.append)
+    assert alone.exporter is not None
+    alone.exporter(others[0])
+    assert len(others) == 2
+
+
+def test_a_change_of_something_else_leaves_clients_alone(scene: Scene) -> None:
+    asked = scene.ask()
+    scene.telemetry.follow(scene._seen, replace(scene._seen, offset=7))
+    with pytest.raises(KafkaError) as raised:
+        scene.ask()
+    assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert scene.telemetry._instances[ID] is asked
 
 
 def test_librdkafka_pushes_what_it_is_asked_for() -> None:

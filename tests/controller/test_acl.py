@@ -190,8 +190,9 @@ def test_a_request_deletes_a_bounded_number_of_rules(count: int) -> None:
     image: Any = Mock(acls={number: replace_id(rule, number.to_bytes(16, "big")) for number in range(count)})
     request = DeleteAclsRequest(filters=[filter_by(), filter_by()])
     if count > _DELETIONS_MAX:
-        with pytest.raises(KafkaError, match="more than 10000 ACLs would go in one request"):
+        with pytest.raises(KafkaError, match="Cannot remove more than 10000 acls in a single delete") as refused:
             delete_acls(image, request)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
     else:
         assert len(delete_acls(image, request).records) == count
 

@@ -36,6 +36,21 @@ def cluster() -> Cluster:
         (CLIENT_METRICS, "m", "interval.ms", "3600001", "INVALID_REQUEST", "Invalid value 3600001 for interval.ms"),
         (CLIENT_METRICS, "m", "match", "client_id", "INVALID_CONFIG", "Illegal client matching pattern: client_id"),
         (CLIENT_METRICS, "m", "match", "a=b=c", "INVALID_CONFIG", "Illegal client matching pattern: a=b=c"),
+        (CLIENT_METRICS, "m", "match", "client_id=", "INVALID_CONFIG", "Illegal client matching pattern: client_id="),
+        (CLIENT_METRICS, "m", "match", "=a", "INVALID_CONFIG", "Illegal client matching pattern: =a"),
+        (CLIENT_METRICS, "m", "match", "client_id=a,,x", "INVALID_CONFIG", "Invalid value client_id=a,,x for"),
+        (CLIENT_METRICS, "m", "match", "client_id=a, client_id=a", "INVALID_CONFIG", "Invalid value client_id=a, cl"),
+        (
+            CLIENT_METRICS,
+            "m",
+            "metrics",
+            "a,b , a",
+            "INVALID_CONFIG",
+            "Invalid value a,b , a for configuration metrics",
+        ),
+        # An empty prefix would be all metrics.
+        (CLIENT_METRICS, "m", "metrics", "a,,b", "INVALID_CONFIG", "Invalid value a,,b for configuration metrics"),
+        (CLIENT_METRICS, "m", "metrics", ",", "INVALID_CONFIG", "Invalid value , for configuration metrics"),
         (BROKER, "1", "log.retention.ms", "0", "INVALID_REQUEST", ""),
         (BROKER, "", "log.roll.ms", "0", "INVALID_REQUEST", ""),
         (BROKER, "7", "log.cleaner.threads", "1", "BROKER_ID_NOT_REGISTERED", "No node with id 7 found."),
@@ -53,7 +68,18 @@ def test_a_change_that_cannot_be_is_refused_and_writes_nothing(
     assert len(cluster.log) == before
 
 
-@pytest.mark.parametrize(("key", "value"), [("interval.ms", "100"), ("interval.ms", "3600000"), ("match", "")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("interval.ms", "100"),
+        ("interval.ms", "3600000"),
+        ("match", ""),
+        ("match", "client_id=a=="),
+        ("metrics", ""),
+        ("metrics", " a , b "),
+        ("metrics", "*"),
+    ],
+)
 def test_the_bounds_of_client_metrics_belong_to_them(cluster: Cluster, key: str, value: str) -> None:
     assert change(cluster, CLIENT_METRICS, "m", (key, SET, value)) == OK
     both = "client_id=a.*, client_software_version = [0-9]+"

@@ -23,7 +23,7 @@ from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import CLIENT_METRICS, Image
-from ottla.settings.client_metrics import ClientMetricsSettings
+from ottla.settings.client_metrics import ClientMetricsSettings, matched
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
 
@@ -76,11 +76,12 @@ class TelemetrySubscription(NamedTuple):
     @classmethod
     def of(cls, config: Mapping[str, str]) -> TelemetrySubscription:
         """A subscription from its configs, which the controller has checked."""
-        pairs = (part.split("=") for part in config.get("match", "").split(",") if part)
+        pairs = map(matched, config.get("match", "").split(","))
+        names = (part.strip() for part in config.get("metrics", "").split(","))
         return cls(
-            tuple(part.strip() for part in config.get("metrics", "").split(",") if part),
+            tuple(name for name in names if name),
             int(config.get("interval.ms", _INTERVAL_MS)),
-            {name.strip(): pattern.strip() for name, pattern in pairs},
+            dict(pair for pair in pairs if pair is not None),
         )
 
 
