@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
+from unittest.mock import call as mock_call
 
 import pytest
 
@@ -18,7 +19,7 @@ from ottla.broker.handlers.config import (
     list_config_resources,
 )
 from ottla.controller.config import DirectChange
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.metadata.feature import METADATA_VERSION_LATEST
 from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as alter
@@ -30,7 +31,8 @@ from tests.controller.scene import server_settings
 NONE, INVALID = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND = 0, 1, 2
-NAME = "ottla.request"
+NAME, STORE = "ottla.request", "listener.name.own.ssl.keystore.type"
+VALID = "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +61,17 @@ def node_of(**more: Any) -> Any:
         (BROKER, "x", INVALID, "Broker id must be an integer, but it is: x"),
         (BROKER, "2", INVALID, "Unexpected broker id, expected 1 or empty string, but received 2"),
         (LOGGER, "2", INVALID, "Unexpected broker id, expected 1 but received 2"),
-        (LOGGER, "", INVALID, "Unexpected broker id, expected 1 but received "),
+        (LOGGER, "", INVALID, "Broker id must not be empty"),
+        (LOGGER, "x", INVALID, "Broker id must be an integer, but it is: x"),
+        *(
+            (kind, name, INVALID, f"Unexpected broker id, expected 1 {empty}but received {name}")
+            for kind, empty in ((BROKER, "or empty string, "), (LOGGER, ""))
+            for name in ("-1", "0", str((1 << 31) - 1))
+        ),
+        *((kind, str(1 << 31), INVALID, f"Broker id must be an integer, but it is: {1 << 31}") for kind in (4, 8)),
         (GROUP, "", INVALID, "Group name must not be empty"),
         (METRICS, "", INVALID, "Client metrics subscription name must not be empty"),
-        (64, "x", INVALID, "Unsupported resource type: 64"),
+        (64, "x", INVALID, "Unexpected resource type UNKNOWN for resource x"),
     ],
 )
 def test_a_resource_that_is_not_there_is_told_in_kafkas_words(
@@ -110,9 +119,20 @@ def test_a_logger_is_set_and_put_back() -> None:
     [
         ([("none", SET, "INFO")], "1", ErrorCode.INVALID_CONFIG, "Logger none does not exist!"),
         ([("root", DELETE, None)], "1", INVALID, "Removing the log level of the root logger is not allowed"),
-        ([(NAME, APPEND, "INFO")], "1", INVALID, "a logger's level can be set or deleted, nothing else"),
-        ([(NAME, SET, "LOUD")], "1", ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {NAME} to LOUD; it takes"),
-        ([(NAME, SET, "INFO")], "2", INVALID, "Unexpected broker id, expected 1 but received 2"),
+        ([("none", DELETE, None)], "1", ErrorCode.INVALID_CONFIG, "Logger none does not exist!"),
+        ([(NAME, APPEND, "INFO")], "1", INVALID, "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        ([("none", 3, "INFO")], "1", INVALID, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource"),
+        ([(NAME, 9, "INFO")], "1", INVALID, "Unknown operation type 9 is not allowed for the BROKER_LOGGER resource"),
+        (
+            [(NAME, SET, "LOUD")],
+            "1",
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {NAME} to LOUD as it is not a supported log level. {VALID}",
+        ),
+        ([(NAME, SET, "info")], "1", ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {NAME} to info as it"),
+        ([(NAME, SET, "INFO")], "2", INVALID, "Unexpected node id. Expected 1, but received 2"),
+        ([(NAME, SET, "INFO")], "", INVALID, "Node id must be an integer, but it is: "),
+        ([(NAME, SET, "INFO")], "x", INVALID, "Node id must be an integer, but it is: x"),
         ([(NAME, SET, None)], "1", INVALID, f"Null value not supported for : {NAME}"),
         ([(NAME, SET, "INFO"), (NAME, DELETE, None)], "1", INVALID, "Error due to duplicate config keys"),
         # One change that cannot be leaves the other undone.
@@ -197,6 +217,99 @@ def test_a_broker_takes_no_configs_of_another_node(name: str, words: str) -> Non
         [answer] = done(handler(call, _request(api, [other])), call).responses
         assert (answer.error_code, answer.error_message) == (INVALID, words)
     assert not forwarded
+
+
+@pytest.mark.parametrize("handler", [incremental_alter_configs, alter_configs])
+@pytest.mark.parametrize("kind", [TOPIC, BROKER, METRICS, GROUP])
+def test_every_resource_is_answered_and_what_is_named_twice_is_refused_first(kind: int, handler: Any) -> None:
+    """As in Apache Kafka: before a value is looked at, and for each mention of the resource."""
+    api: Any = alter if handler is incremental_alter_configs else legacy
+
+    def resource(name: str, *configs: tuple[str, str | None]) -> Any:
+        made = [api.AlterableConfig(name=key, value=value) for key, value in configs]
+        return api.AlterConfigsResource(resource_type=kind, resource_name=name, configs=made)
+
+    twice, once, none, good = "Each resource must", "Error due to duplicate", "Null value not supported for : b", None
+    asked = [
+        (resource("1", ("cordoned.log.dirs", "/other")), twice),
+        (resource("1"), twice),
+        (resource("y", ("a", "1"), ("a", "/other")), once),
+        (resource("x", ("a", "1"), ("b", None)), none),
+        (resource("2" if kind != BROKER else ""), good),
+    ]
+    forwarded: list[Any] = []
+
+    def forward(_: Any, rest: Any, done_with: Any) -> None:
+        forwarded.extend(rest.resources)
+        answer = api.AlterConfigsResourceResponse(resource_type=kind, resource_name=rest.resources[0].resource_name)
+        response: Any = legacy.AlterConfigsResponse if api is legacy else alter.IncrementalAlterConfigsResponse
+        done_with(response(responses=[answer]))
+
+    image = Mock(config=lambda kind, name: {}, metadata_version=METADATA_VERSION_LATEST, has_elr=False)
+    controllers = SimpleNamespace(forward=forward)
+    call = node_of(settings=server_settings(), image=image, controllers=controllers)
+    answers = done(handler(call, _request(api, [each for each, _ in asked])), call).responses
+    found = sorted((each.resource_name, (each.error_message or "")) for each in answers)
+    expected = sorted((each.resource_name, words or "") for each, words in asked)
+    assert [(name, text[: len(words)]) for (name, text), (_, words) in zip(found, expected, strict=True)] == expected
+    assert forwarded == [asked[-1][0]]
+
+
+@pytest.mark.parametrize("handler", [incremental_alter_configs, alter_configs])
+@pytest.mark.parametrize(
+    ("resource", "key", "is_checked"),
+    [
+        ((BROKER, "1"), STORE, True),
+        ((BROKER, "1"), "listener.name.own.max.connections", False),
+        ((BROKER, "1"), "log.retention.ms", False),
+        ((BROKER, ""), STORE, False),
+        ((TOPIC, "1"), STORE, False),
+    ],
+)
+def test_stores_of_tls_are_tried_before_they_are_set_and_read_again_after(
+    resource: tuple[int, str], key: str, is_checked: bool, handler: Any
+) -> None:
+    """Whichever of the two APIs sets them; Apache Kafka refuses with INVALID_REQUEST."""
+    api: Any = alter if handler is incremental_alter_configs else legacy
+    whole: Any = alter.IncrementalAlterConfigsRequest if api is alter else legacy.AlterConfigsRequest
+    kind, name = resource
+    values = {key: "5" if "max" in key or "ms" in key else "PEM"}
+
+    def asked(security: Mock, *, validate_only: bool = False, fails: bool = False) -> Any:
+        def forward(_: Any, rest: Any, done_with: Any) -> None:
+            response: Any = legacy.AlterConfigsResponse if api is legacy else alter.IncrementalAlterConfigsResponse
+            done_with(KafkaError(ErrorCode.NOT_CONTROLLER) if fails else response())
+
+        tried = Mock(side_effect=lambda own, _: own)
+        call = node_of(
+            settings=server_settings(),
+            image=Mock(config=lambda *_: {}, metadata_version=METADATA_VERSION_LATEST, has_elr=False),
+            controllers=SimpleNamespace(forward=forward),
+            security=security,
+            with_dynamic=tried,
+        )
+        configs = [api.AlterableConfig(name=each, value=value) for each, value in values.items()]
+        each = api.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        reply = done(handler(call, whole(resources=[each], validate_only=validate_only)), call)
+        assert tried.mock_calls == ([mock_call(values, {})] if is_checked else [])
+        return reply
+
+    security = Mock()
+    assert asked(security).responses == []
+    assert security.check.mock_calls == ([mock_call(values)] if is_checked else [])
+    assert security.follow.called, "a file may have been replaced under its old name"
+    security = Mock()
+    asked(security, validate_only=True)
+    asked(security, fails=True)
+    assert not security.follow.called
+    security = Mock(check=Mock(side_effect=OttlaError("no certificate")))
+    if is_checked:
+        [answer] = asked(security).responses
+        assert answer.error_code == INVALID
+        assert answer.error_message == "Validation of dynamic config update of SSLFactory failed: no certificate"
+        assert not security.follow.called
+    else:
+        assert asked(security).responses == []
 
 
 def _request(api: Any, resources: list[Any]) -> Any:

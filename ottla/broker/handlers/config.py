@@ -28,10 +28,19 @@ from ottla.broker.metadata.config_view import (
     describe_topic,
 )
 from ottla.controller import quota
-from ottla.controller.config import check_once, check_own, check_values, duplicates_of, replacement
+from ottla.controller.config import (
+    OPERATIONS,
+    Resource,
+    check_once,
+    check_own,
+    check_values,
+    duplicates_of,
+    replacement,
+)
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
+from ottla.kernel.validators import whole_number
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import BOTH, ApiKey
 from ottla.wire.api import alter_configs as legacy
@@ -90,9 +99,10 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
 
 
 def _check_kinds(request: DescribeConfigsRequest) -> None:
-    unknown = {resource.resource_type for resource in request.resources} - _KINDS
-    if unknown:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {min(unknown)}")
+    for resource in request.resources:
+        if resource.resource_type not in _KINDS:
+            why = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
@@ -103,16 +113,19 @@ def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(node.settings, node.image, name)
     if resource.resource_type == BROKER:
-        if name and name != str(node.node_id):
-            if not name.isdecimal():
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        if name and _broker_id(name) != node.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
             )
         return describe_broker(node.settings, node.image, name)
     if resource.resource_type == BROKER_LOGGER:
-        _check_logger_node(call, name)
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        if _broker_id(name) != node.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node.node_id} but received {name}"
+            )
         return [Described(each, _level(each), LOGGER_SOURCE, _UNTYPED, documentation="") for each in _LOGGERS]
     if resource.resource_type == GROUP:
         if not name:
@@ -121,6 +134,13 @@ def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     return describe_client_metrics(node.image, name)
+
+
+def _broker_id(name: str) -> int:
+    number = whole_number(name, 32)
+    if number is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    return number
 
 
 def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -162,15 +182,19 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     later = Later()
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
     others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
-    refused = [answer for answer in (_refused_here(call, other) for other in others) if answer is not None]
+    refused: list[alter.AlterConfigsResourceResponse] = []
+    duplicates = duplicates_of(map(_named, others))
+    for each in others:
+        changes = [(config.name, config.config_operation, config.value) for config in each.configs]
+        if (error := _change_error(call, _named(each), duplicates, changes)) is not None:
+            refused += change_error_response(alter.IncrementalAlterConfigsRequest(resources=[each]), 0, error).responses
     others = _without(others, refused)
 
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
             response.responses += refused
-            if others and call.node.security is not None and not request.validate_only:
-                # A keystore file replaced under its old name changes no setting, so reload it explicitly.
-                call.node.security.follow(call.node.settings, free=False)
+            if others and not request.validate_only:
+                _reload_stores(call)
             response.responses += change_loggers(call, loggers, validate_only=request.validate_only)
         later.resolve(response)
 
@@ -185,27 +209,21 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 @handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response)
 def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     """Forward the replacements of configs, except those that this node must refuse."""
-    later, refused = Later(), []
+    later = Later()
+    refused: list[legacy.AlterConfigsResourceResponse] = []
+    duplicates = duplicates_of(map(_named, request.resources))
     for each in request.resources:
-        resource = (each.resource_type, each.resource_name)
-        values = {config.name: config.value for config in each.configs}
-        if each.resource_type == BROKER and None not in values.values():
-            node = call.node
-            error = check_own(node.image, node.settings, resource, replacement(node.image, resource, values))
-            if error is not None:
-                refused.append(
-                    legacy.AlterConfigsResourceResponse(
-                        resource_type=each.resource_type,
-                        resource_name=each.resource_name,
-                        error_code=error.code,
-                        error_message=error.message,
-                    )
-                )
+        changes = [(config.name, _SET, config.value) for config in each.configs]
+        if (error := _change_error(call, _named(each), duplicates, changes, replaces=True)) is not None:
+            alone = legacy.AlterConfigsRequest(resources=[each])
+            refused += controller.change_error_response(alone, 0, error).responses
     others = _without(request.resources, refused)
 
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
             response.responses += refused
+            if others and not request.validate_only:
+                _reload_stores(call)
         later.resolve(response)
 
     if others or not refused:
@@ -216,27 +234,49 @@ def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     return later
 
 
+def _reload_stores(call: Call) -> None:
+    """Load the stores of TLS again: a file that was replaced under its old name changes no setting."""
+    if call.node.security is not None:
+        call.node.security.follow(call.node.settings, free=False)
+
+
+def _named(each: Any) -> Resource:
+    return each.resource_type, each.resource_name
+
+
 def _without(resources: list[Any], refused: list[Any]) -> list[Any]:
-    names = {(each.resource_type, each.resource_name) for each in refused}
-    return [each for each in resources if (each.resource_type, each.resource_name) not in names]
+    names = set(map(_named, refused))
+    return [each for each in resources if _named(each) not in names]
 
 
-def _refused_here(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
-    """The error for a change of a node's configs that this node must refuse; None if the controller may decide."""
-    changes = {config.name: config.value for config in resource.configs if config.config_operation in (_SET, _DELETE)}
-    changes |= {config.name: None for config in resource.configs if config.config_operation == _DELETE}
-    node, named = call.node, (resource.resource_type, resource.resource_name)
-    operations = {config.name: (config.config_operation, config.value) for config in resource.configs}
-    error = check_own(node.image, node.settings, named, operations)
-    error = error or tls_stores.store_error(call, *named, changes)
-    if error is None:
-        return None
-    return alter.AlterConfigsResourceResponse(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_code=error.code,
-        error_message=error.message,
-    )
+def _change_error(
+    call: Call,
+    resource: Resource,
+    duplicates: set[Resource],
+    changes: list[tuple[str, int, str | None]],
+    *,
+    replaces: bool = False,
+) -> KafkaError | None:
+    """Why this node must refuse (name, operation, value) changes of a resource; None if the controller may decide.
+
+    `replaces`: the resource will have no other configs.
+    """
+    node = call.node
+    try:
+        check_once(resource, duplicates, [name for name, *_ in changes])
+        check_values([name for name, operation, value in changes if operation != _DELETE and value is None])
+    except KafkaError as error:
+        return error
+    operations = {name: (operation, value) for name, operation, value in changes}
+    if replaces:
+        operations = replacement(node.image, resource, {name: value for name, _, value in changes})
+    after = {
+        name: None if operation == _DELETE else value
+        for name, (operation, value) in operations.items()
+        if operation in (_SET, _DELETE)
+    }
+    own = check_own(node.image, node.settings, resource, operations)
+    return own or tls_stores.store_error(call, *resource, after)
 
 
 def change_loggers(
@@ -267,9 +307,12 @@ def change_loggers(
 
 
 def _check_logger_node(call: Call, name: str) -> None:
-    if name != str(call.node.node_id):
+    number = whole_number(name, 32)
+    if number is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if number != call.node.node_id:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {call.node.node_id} but received {name}"
+            ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {call.node.node_id}, but received {number}"
         )
 
 
@@ -283,16 +326,20 @@ def _level(name: str) -> str:
 
 
 def _check_level(change: alter.AlterableConfig) -> None:
+    operation = change.config_operation
+    if operation not in (_SET, _DELETE):
+        named = OPERATIONS.get(operation)
+        what = f"Unknown operation type {operation} is" if named is None else f"{named} operation is"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} not allowed for the BROKER_LOGGER resource")
     if change.name not in _LOGGERS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
-    if change.config_operation == _DELETE and change.name == "root":
+    if operation == _DELETE and change.name == "root":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-    if change.config_operation not in (_SET, _DELETE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted, nothing else")
-    if change.config_operation == _SET and change.value not in LEVELS:
+    if operation == _SET and change.value not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {change.name} to {change.value}; it takes one of {', '.join(LEVELS)}",
+            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. Valid "
+            f"log levels are {', '.join(sorted(LEVELS))}",
         )
 
 
