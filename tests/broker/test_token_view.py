@@ -7,10 +7,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.broker.handlers.security import describe_tokens
+from ottla.broker.handlers.security import change_token, change_token_here, describe_tokens
 from ottla.kernel.error import ErrorCode
 from ottla.security.acl import AclOperation
+from ottla.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
+from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.wire.record.security import DelegationTokenRecord
 from tests.broker.table_node import called
 
@@ -94,3 +97,37 @@ def test_a_client_that_did_not_sign_in_or_by_a_token_alone_is_told_of_none() -> 
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     assert tokens_seen("User:ANONYMOUS", None).error_code == refused
     assert tokens_seen(ANN, None, by_token=True).error_code == refused
+
+
+@pytest.mark.parametrize(
+    ("protocol", "forwarded", "is_refused"),
+    [
+        ("PLAINTEXT", False, True),
+        # The controllers' listener may be open: the broker has looked at its client.
+        ("PLAINTEXT", True, False),
+        ("SSL", False, False),
+        ("SASL_PLAINTEXT", False, False),
+        ("SASL_SSL", False, False),
+    ],
+)
+def test_a_client_of_an_open_listener_has_no_tokens_whatever_a_plug_in_calls_it(
+    protocol: str, forwarded: bool, is_refused: bool
+) -> None:
+    call = called(
+        image=Mock(tokens={}), authorizer=None, token_keys=Mock(), settings=Mock(protocols={"CLIENTS": protocol})
+    )
+    call.principal, call.is_forwarded = ANN, forwarded
+    call.connection.signed_in_by_token, call.connection.listener_name = False, "CLIENTS"
+    refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if is_refused else NONE
+    assert describe_tokens(call, DescribeDelegationTokenRequest(owners=None)).error_code == refused
+    forward, ask = call.node.controllers.forward, call.node.quorum.ask
+    for request in (
+        CreateDelegationTokenRequest(),
+        RenewDelegationTokenRequest(hmac=b"x"),
+        ExpireDelegationTokenRequest(hmac=b"x"),
+    ):
+        for change, asked in ((change_token, forward), (change_token_here, ask)):
+            asked.reset_mock()
+            reply = change(call, request)
+            assert asked.called is not is_refused
+            assert not is_refused or (reply.error_code, reply.expiry_timestamp_ms) == (refused, -1)

@@ -95,6 +95,8 @@ class Call:
     __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "times", "version")
     #: True for a long frame, which is decoded, handled and answered in steps.
     is_long: ClassVar[bool] = False
+    #: True for a request in a broker's envelope: the connection is the broker's.
+    is_forwarded: ClassVar[bool] = False
 
     def __init__(
         self, node: BrokerNode, connection: Connection, version: int, correlation_id: int, client_id: str

@@ -90,6 +90,7 @@ class ForwardedCall(Call):
     """A client's request that arrived in a broker's envelope."""
 
     __slots__ = ("_origin",)
+    is_forwarded = True
 
     def __init__(self, call: Call, origin: envelope.Requester) -> None:
         super().__init__(call.node, call.connection, origin.version, origin.correlation_id, origin.client_id)

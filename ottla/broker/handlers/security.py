@@ -3,7 +3,8 @@
 Rules:
 - A SASL request that arrives here is too late: the listener has finished its sign-in, or does not use SASL.
 - Without an authorizer every item of an ACL request gets SECURITY_DISABLED.
-- Only a client that signed in, and not by a token, may request delegation tokens (KIP-48).
+- Only a client that signed in, and not by a token, may request delegation tokens (KIP-48): on a PLAINTEXT listener
+  none, whatever principal a plug-in gives it.
 - SCRAM credentials are stored in the metadata even without a SASL listener, so that one can be added later (KIP-554).
 
 An ACL whose resource type, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache Kafka.
@@ -145,7 +146,10 @@ def _check(*elements: int) -> None:
 
 def _is_refused_client(call: Call) -> bool:
     """Whether Kafka refuses the client: it did not sign in, or signed in by a token."""
-    return call.principal == ANONYMOUS or call.connection.signed_in_by_token
+    connection = call.connection
+    if call.principal == ANONYMOUS or connection.signed_in_by_token:
+        return True
+    return not call.is_forwarded and call.node.settings.protocols.get(connection.listener_name) == "PLAINTEXT"
 
 
 def _refused(call: Call, request: Any, code: ErrorCode) -> Any:
