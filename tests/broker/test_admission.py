@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -154,3 +155,89 @@ def test_addresses_without_end_cost_no_more_each(gates: Gates, monkeypatch: pyte
     for number in range(2500):
         assert clients.enter(f"10.0.{number // 256}.{number % 256}") is None
     assert len(looked) < 2 * 2500
+
+
+def test_an_address_that_goes_on_too_fast_is_admitted_again_as_if_it_had_not_been_refused(gates: Gates) -> None:
+    _, clients = gates({})
+    clients._admission.follow(replace(Image.empty(), quotas={(("ip", None),): {"connection_creation_rate": 1.0}}))
+    now_ms = 5_000_000
+    clients._admission.now_ms = lambda: now_ms
+    entered = 0
+    for _ in range(600):
+        entered += clients.enter("10.0.0.1") is None
+        now_ms += 100
+    # Ten at once, and one a second after that.
+    assert 50 <= entered <= 70
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_refused_address_takes_nothing_from_the_rate_of_the_node(gates: Gates, protected: bool) -> None:
+    gate, other = gates({RATE: "1", f"{OWN}{RATE}": "99"})[:: 1 if protected else -1]
+    clients = other if protected else gate
+    clients._admission.follow(replace(Image.empty(), quotas={(("ip", None),): {"connection_creation_rate": 1.0}}))
+    for _ in range(10):
+        assert gate.enter("10.0.0.1") is None
+    # What arrives is counted at first, and taken back when its address is refused.
+    for _ in range(50):
+        gate.arrive()
+        assert gate.enter("10.0.0.1") == 1
+    assert [clients.arrive() for _ in range(11)] == [0] * 10 + [1]
+
+
+def test_brokers_take_the_places_of_clients_and_clients_never_those_of_brokers(gates: Gates) -> None:
+    brokers, clients = gates({MAX: "2", f"listener.name.plaintext.{MAX}": "9"})
+    admission = clients._admission
+    kept = {gate: [_Silent(gate, heard_at) for heard_at in (5.0, 1.0)] for gate in (brokers, clients)}
+    for gate in (brokers, clients):
+        gate.listener = cast(Any, SimpleNamespace(connections=list(kept[gate]), admit_held=lambda: None))
+    for _ in range(2):
+        assert clients.enter("10.0.0.1") is None
+    assert not clients.has_room()
+    assert brokers.has_room()
+    assert brokers.enter("10.0.0.2") is None
+    assert [bool(each.why) for each in kept[clients]] == [False, True]
+    assert brokers.enter("10.0.0.2") is None
+    assert [bool(each.why) for each in kept[clients]] == [True, True]
+    # No client is left: the brokers stay, however many they are.
+    assert brokers.enter("10.0.0.2") is None
+    assert admission.total == 3
+    assert not any(each.why for each in kept[brokers])
+
+
+def test_the_only_listener_has_the_limits_of_the_node() -> None:
+    settings = ServerSettings.parse({**single_node("/x", "h", 1, 3), MAX: "1", RATE: "1"})
+    gate = Admission(lambda: settings, lambda: 5_000_000).gate(settings.inter_broker_listener_name)
+    assert not gate.is_protected
+    assert [gate.arrive() for _ in range(11)] == [0] * 10 + [1]
+    assert gate.enter("10.0.0.1") is None
+    assert not gate.has_room()
+
+
+def test_a_lower_limit_closes_and_a_higher_one_admits(gates: Gates) -> None:
+    brokers, clients = gates({MAX: "3"})
+    admission = clients._admission
+    connections = [_Silent(clients, heard_at) for heard_at in (5.0, 1.0, 9.0)]
+    woken: list[str] = []
+    for gate, open_ones in ((brokers, []), (clients, list(connections))):
+        admit = partial(woken.append, gate.name)
+        gate.listener = cast(Any, SimpleNamespace(connections=open_ones, admit_held=admit))
+    for _ in connections:
+        assert admission.take("address")
+    for bound, left in ((3, 3), (2, 2), (5, 2)):
+        settings = admission.settings().with_dynamic({MAX: str(bound)})
+        admission.settings = partial(_given, settings)
+        woken.clear()
+        admission.settings_changed()
+        assert sum(not each.why for each in connections) == left
+        assert sorted(woken) == ["CLIENTS", "PLAINTEXT"]
+
+
+def _given(settings: ServerSettings) -> ServerSettings:
+    return settings
+
+
+def test_a_rate_of_a_user_is_none_of_addresses(gates: Gates) -> None:
+    _, clients = gates({})
+    quotas: Any = {(("user", None),): {"connection_creation_rate": 1.0}, (("ip", None),): {"other": 1.0}}
+    clients._admission.follow(replace(Image.empty(), quotas=quotas))
+    assert [clients.enter("10.0.0.1") for _ in range(20)] == [None] * 20

@@ -14,7 +14,7 @@ import pytest
 import ottla
 from ottla.broker.call.reply import NO_REPLY
 from ottla.broker.dispatch.dispatch import Dispatch
-from ottla.broker.limits.quota import Quotas
+from ottla.broker.limits.quota import Mutations, Quotas
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import Image
 from ottla.wire.api import (
@@ -350,3 +350,43 @@ def test_a_request_may_overdraw_its_mutations_once(strict: bool) -> None:
     else:
         second.charge(1)
         assert second.throttle_ms == 2000
+
+
+@pytest.mark.parametrize(
+    ("entity", "others"),
+    [
+        ({"user": "ann", "client-id": "one"}, []),
+        ({"user": "ann", "client-id": None}, []),
+        ({"user": "ann"}, ["ann two"]),
+        ({"user": None, "client-id": "one"}, []),
+        ({"user": None, "client-id": None}, []),
+        ({"user": None}, ["ann two"]),
+        ({"client-id": "one"}, ["bob one"]),
+        ({"client-id": None}, ["bob one"]),
+    ],
+)
+def test_clients_are_measured_together_if_they_share_what_the_entity_names(entity: Names, others: list[str]) -> None:
+    quotas = Quotas(11, 1, 11)
+    bounds = {tuple(sorted(entity.items())): {"producer_byte_rate": 100.0}}
+    quotas.follow(replace(Image.empty(), quotas=bounds))
+    assert quotas.produced("ann", "one", 1000, 5_000_000) == 0
+    clients = [(user, client) for user in ("ann", "bob") for client in ("one", "two")]
+    waiting = [f"{user} {client}" for user, client in clients if quotas.produced(user, client, 1, 5_000_000)]
+    assert waiting == ["ann one", *others]
+
+
+def test_a_client_that_still_owes_mutations_is_not_forgotten() -> None:
+    quotas = Quotas(11, 1, 11)
+    quotas.follow(replace(Image.empty(), quotas={(("client-id", None),): {"controller_mutation_rate": 1.0}}))
+
+    def owes(client: str) -> Mutations:
+        found = quotas.mutations("u", client, 5_000_000, strict=True)
+        assert found is not None
+        return found
+
+    owes("greedy").charge(1000)
+    for number in range(1500):
+        owes(f"client {number}")
+    assert len(quotas._mutations.meters) < 1500, "full buckets are"
+    with pytest.raises(KafkaError, match="quota has been exceeded"):
+        owes("greedy").charge(1)

@@ -164,7 +164,7 @@ class Mutations:
         """Charge created or deleted partitions. THROTTLING_QUOTA_EXCEEDED if the bucket is already overdrawn."""
         overdrawn_ms = self._bucket.throttle_ms(self._per_second, self._now_ms)
         if self._strict and overdrawn_ms:
-            self.throttle_ms = max(self.throttle_ms, overdrawn_ms)
+            self.throttle_ms = overdrawn_ms
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
         self._bucket.take(partitions, self._per_second, self._now_ms)
         if not self._strict:
