@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -63,6 +65,16 @@ def parsed(given: dict[str, str], base: dict[str, str] = COMBINED) -> ServerSett
             {"log.cleaner.min.compaction.lag.ms": "6", "log.cleaner.max.compaction.lag.ms": "5"},
             "log.cleaner.min.compaction.lag.ms=6 is more than log.cleaner.max.compaction.lag.ms=5",
         ),
+        (
+            {"group.streams.num.standby.replicas": "2"},
+            {"group.streams.num.standby.replicas": "3"},
+            "group.streams.num.standby.replicas=3 is more than group.streams.max.standby.replicas=2",
+        ),
+        (
+            {"group.share.max.size": "1000", "group.share.max.share.sessions": "1000"},
+            {"group.share.max.size": "1000", "group.share.max.share.sessions": "999"},
+            "group.share.max.size=1000 is more than group.share.max.share.sessions=999",
+        ),
         ({"cordoned.log.dirs": "*"}, {"cordoned.log.dirs": "*,/data/a"}, "cordoned.log.dirs: * means all directories"),
         (
             {"cordoned.log.dirs": "/data/b,/data/a"},
@@ -97,6 +109,52 @@ def test_a_bound_holds_from_both_sides(right: dict[str, str], wrong: dict[str, s
     with pytest.raises(OttlaError) as caught:
         parsed(wrong)
     assert str(caught.value).startswith(sentence)
+
+
+#: A setting of groups, its default's bounds, and the names of the settings that are these bounds.
+GROUPS = [
+    (f"group.{kind}.{name}", *bounds, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+    for kind in ("consumer", "share", "streams")
+    for name, bounds in {
+        "heartbeat.interval.ms": (5_000, 15_000),
+        "session.timeout.ms": (45_000, 60_000),
+        "assignment.interval.ms": (0, 15_000),
+    }.items()
+] + [
+    (f"group.share.{name}", *bounds, f"group.share.min.{name}", f"group.share.max.{name}")
+    for name, bounds in {
+        "record.lock.duration.ms": (15_000, 60_000),
+        "delivery.count.limit": (2, 10),
+        "partition.max.record.locks": (100, 4_000),
+    }.items()
+]
+
+
+@pytest.mark.parametrize(("name", "low", "high", "minimum", "maximum"), GROUPS)
+def test_what_groups_get_is_within_what_they_may_set(
+    name: str, low: int, high: int, minimum: str, maximum: str
+) -> None:
+    """As in Apache Kafka, which does not start with others, and refuses to change an interval to them."""
+    for value in (low, high):
+        assert parsed({name: str(value)}).text(name) == str(value)
+    for bound, value, why in (
+        ({maximum: str(high - 1)}, high, f"{name}={high} is more than {maximum}={high - 1}"),
+        ({minimum: str(low + 1)}, low, f"{minimum}={low + 1} is more than {name}={low}"),
+    ):
+        with pytest.raises(OttlaError, match=f"^{re.escape(why)}$"):
+            parsed(bound | {name: str(value)})
+        between = parsed(bound | {name: str((low + high) // 2)})
+        with pytest.raises(OttlaError, match=f"^{re.escape(why)}$"):
+            between.with_dynamic({}, {name: str(value)})
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_a_session_of_a_group_outlasts_its_heartbeats(kind: str) -> None:
+    beat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+    given = {session: "15000", f"group.{kind}.min.session.timeout.ms": "15000"}
+    parsed(given | {beat: "14999"})
+    with pytest.raises(OttlaError, match=f"^{beat}=15000 must be less than {session}=15000$"):
+        parsed(given | {beat: "15000"})
 
 
 def test_a_controller_alone_has_no_listener_for_clients() -> None:

@@ -241,10 +241,10 @@ def test_a_session_must_carry_its_epoch(node: ottla.Node, client: WireClient, gr
 
 
 def test_sessions_are_limited_and_whoever_is_too_many_waits(client: WireClient) -> None:
-    with ottla.Node(settings={"group.share.max.share.sessions": 1, **_AT_ONCE}) as small:
+    with ottla.Node(settings={"group.share.max.share.sessions": 1, "group.share.max.size": 1, **_AT_ONCE}) as small:
         with WireClient(small.bootstrap_servers) as own:
             topic, _ = create(own)
-        with Member(small.bootstrap_servers, "g", topic) as one, Member(small.bootstrap_servers, "g", topic) as two:
+        with Member(small.bootstrap_servers, "g", topic) as one, Member(small.bootstrap_servers, "h", topic) as two:
             one.join()
             two.join()
             assert one.fetch().error_code == 0

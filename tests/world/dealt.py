@@ -83,7 +83,7 @@ _NODES: Table = {
     "share.coordinator.state.topic.prune.interval.ms": ("2000", "300000"),
     # Groups.
     "group.initial.rebalance.delay.ms": ("500", "3000"),
-    "group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms": ("4000 4000", "20000 6000"),
+    "group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms": ("6000 6000", "20000 6000"),
     "group.consumer.heartbeat.interval.ms group.consumer.min.heartbeat.interval.ms": ("300 300", "3000 1000"),
     "group.consumer.assignment.interval.ms": ("0", "300", "5000"),
     "group.consumer.assignors": ("range", "range,uniform"),

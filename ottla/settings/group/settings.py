@@ -62,8 +62,6 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
         for name in BOUNDED:
             low, high = _bounds(name, server)
             value = getattr(settings, cls.declared()[name].attribute)
-            if name not in overrides and "assignment" in name:
-                continue  # An interval that the group does not set is not checked here: it is the server's.
             kind, _, rest = name.partition(".")
             if value < low:
                 raise _refused(f"{name} must be greater than or equal to group.{kind}.min.{rest}", value, low, high)

@@ -12,6 +12,19 @@ if TYPE_CHECKING:
 
 _MEBIBYTE = 1 << 20
 
+_OF_EVERY_KIND = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+#: Kind of group -> the settings that have a minimum and a maximum.
+_GROUPS = {
+    "consumer": _OF_EVERY_KIND,
+    "share": (
+        *_OF_EVERY_KIND,
+        "record.lock.duration.ms",
+        "delivery.count.limit",
+        "partition.max.record.locks",
+    ),
+    "streams": _OF_EVERY_KIND,
+}
+
 
 def check_together(settings: ServerSettings) -> None:
     """Raise OttlaError for the first violated rule."""
@@ -21,6 +34,7 @@ def check_together(settings: ServerSettings) -> None:
         _check_broker_listeners(settings)
     _check_times(settings)
     _check_limits(settings)
+    _check_groups(settings)
 
 
 def _require(holds: bool, sentence: str) -> None:
@@ -167,3 +181,21 @@ def _check_limits(settings: ServerSettings) -> None:
         f"log.cleaner.min.compaction.lag.ms={settings.log_cleaner_min_compaction_lag_ms} is more than "
         f"log.cleaner.max.compaction.lag.ms={settings.log_cleaner_max_compaction_lag_ms}",
     )
+
+
+def _check_groups(settings: ServerSettings) -> None:
+    """Check that what groups get without settings of their own is within what they may set."""
+
+    def require_no_more(name: str, limit: str) -> None:
+        value, most = (getattr(settings, each.replace(".", "_")) for each in (name, limit))
+        _require(value <= most, f"{name}={value} is more than {limit}={most}")
+
+    for kind, names in _GROUPS.items():
+        for name in names:
+            require_no_more(f"group.{kind}.min.{name}", f"group.{kind}.{name}")
+            require_no_more(f"group.{kind}.{name}", f"group.{kind}.max.{name}")
+        beat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        beat_ms, session_ms = (getattr(settings, each.replace(".", "_")) for each in (beat, session))
+        _require(beat_ms < session_ms, f"{beat}={beat_ms} must be less than {session}={session_ms}")
+    require_no_more("group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    require_no_more("group.share.max.size", "group.share.max.share.sessions")
