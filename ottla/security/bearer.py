@@ -58,7 +58,7 @@ def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> 
     wanted, token = _token(message)
     try:
         bearer = check(token)
-        lifetime_ms = max(0, bearer.ends_at_ms - now_ms())
+        lifetime_ms = bearer.ends_at_ms - now_ms()
         if lifetime_ms > _LIFETIME_MS_MAX:
             raise TokenRefused("it ends in more than 292 years")
     except TokenRefused as refused:

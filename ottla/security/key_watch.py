@@ -44,7 +44,7 @@ class KeySource:
     def path(self) -> str | None:
         """The path of a `file:` URL; None for others."""
         split = urlsplit(self.url)
-        return unquote(split.path) if split.scheme.lower() == "file" else None
+        return unquote(split.path) if split.scheme == "file" else None
 
     def read(self) -> bytes:
         """Read the key set. Raises one of _ERRORS."""

@@ -63,7 +63,8 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> KeyStore:
         key = found.key.private_bytes(*form).decode()
     others = [one.certificate.public_bytes(serialization.Encoding.PEM).decode() for one in found.additional_certs]
     own = "" if found.cert is None else found.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()
-    return KeyStore(key, own + "".join(others) if key else "", "".join(others) if key else own + "".join(others))
+    # A certificate without a key is among the others.
+    return KeyStore(key, own + "".join(others) if key else "", "".join(others))
 
 
 class _Reader:

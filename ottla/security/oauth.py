@@ -57,7 +57,7 @@ class TokenRequest:
                 f"sasl.oauthbearer.jwt.retriever.class={kind}: no Java class is run here; give one of "
                 f"{', '.join(_RETRIEVERS)}"
             )
-        scheme = urlsplit(self.url).scheme.lower()
+        scheme = urlsplit(self.url).scheme
         from_file = scheme == "file" and kind in (_BY_ADDRESS, _FILE)
         if not from_file and (kind == _FILE or scheme not in ("https", "http")):
             raise OttlaError(f"{_URL}={self.url} is no {'file:' if kind == _FILE else 'http or https'} address")

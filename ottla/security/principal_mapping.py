@@ -100,7 +100,7 @@ def _expanded(replacement: str, groups: int, text: Callable[[int | str], str | N
         # The longest run of digits that names a group is the reference; the others are literal.
         digits = each[2]
         for length in range(len(digits), 0, -1):
-            if int(digits[:length]) <= groups and (length == 1 or digits[0] != "0"):
+            if int(digits[:length]) <= groups:
                 return (text(int(digits[:length])) or "") + digits[length:]
         return "$" + digits
 

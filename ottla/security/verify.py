@@ -122,7 +122,8 @@ def verify_scram(
     first = _matched(_CLIENT_FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     token = None
-    if any(each.lower() == "tokenauth=true" for each in first["extensions"].split(",")):
+    extensions = dict(each.split("=", 1) for each in first["extensions"].split(",") if each)
+    if extensions.get("tokenauth", "").lower() == "true":
         token = find_token(name)
         credential = None if token is None else token.credential
     else:

@@ -17,6 +17,8 @@ from ottla.security.acl import (
     PatternType,
     RuleFilter,
     Rules,
+    authorized_operations,
+    is_principal,
 )
 from ottla.wire.record.security import AccessControlEntryRecord
 
@@ -187,6 +189,113 @@ def test_filters_take_by_name_pattern_and_what_covers_a_name() -> None:
     assert not matches(2, "abc", "ab", PatternType.LITERAL)
     assert matches(PatternType.LITERAL, None, "x", PatternType.LITERAL)
     assert not matches(PatternType.LITERAL, "x", "x", PatternType.PREFIXED)
+
+
+FIELDS = {
+    "resource_type": (AclResource.TOPIC, AclResource.GROUP, AclResource.ANY),
+    "resource_name": ("t", "u", None),
+    "principal": ("User:ann", "User:*", None),
+    "host": ("10.0.0.1", "*", None),
+    "operation": (AclOperation.READ, AclOperation.ALL, AclOperation.ANY),
+    "permission_type": (AclPermission.ALLOW, AclPermission.DENY, AclPermission.ANY),
+    "pattern_type": (PatternType.LITERAL, PatternType.PREFIXED, PatternType.ANY),
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_filter_compares_each_field_that_it_names(field: str) -> None:
+    """A wild card of a rule is a value like others: only a null, or ANY, matches all."""
+    rule = record(1, **{name: own for name, (own, *_) in FIELDS.items()})
+    own, other, every = FIELDS[field]
+    for value, matches in ((own, True), (other, False), (every, True)):
+        wanted: Any = {name: mine for name, (mine, *_) in FIELDS.items()} | {field: value}
+        assert RuleFilter(**wanted).matches(rule) is matches
+        alone: Any = {name: any_ for name, (*_, any_) in FIELDS.items()} | {field: value}
+        assert RuleFilter(**alone).matches(rule) is matches
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({}, True),
+        ({"principal": "User:*"}, True),
+        ({"principal": "User:bob"}, False),
+        ({"host": "*"}, True),
+        ({"host": "10.0.0.2"}, False),
+        ({"operation": AclOperation.ALL}, True),
+        ({"operation": AclOperation.DESCRIBE}, False),
+        # Unlike a decision about a name: an operation that implies another does not count, as in Kafka.
+        ({"operation": AclOperation.ALTER}, False),
+        ({"resource_type": AclResource.GROUP}, False),
+    ],
+)
+def test_a_rule_allows_any_resource_by_each_of_its_fields(changes: dict[str, Any], may: bool) -> None:
+    asked = (AclOperation.WRITE, AclResource.TOPIC)
+    usual = {"principal": "User:ann", "host": "10.0.0.1", "operation": AclOperation.WRITE, "resource_type": 2}
+    pattern = {"resource_name": "t", "pattern_type": PatternType.LITERAL}
+    allowing, denying = (
+        record(number, **usual, **pattern, permission_type=permission)
+        for number, permission in ((1, AclPermission.ALLOW), (2, AclPermission.DENY))
+    )
+    for field, value in changes.items():
+        setattr(allowing, field, value)
+    rules = Rules()
+    rules.add(allowing)
+    assert rules.allows_any("User:ann", "10.0.0.1", *asked) is may
+    # The same fields of a rule that denies: it takes away what a rule for all allows, or does not concern the client.
+    allowing.permission_type, denying.permission_type = AclPermission.DENY, AclPermission.ALLOW
+    rules = Rules()
+    for rule in (allowing, denying):
+        rules.add(rule)
+    assert rules.allows_any("User:ann", "10.0.0.1", *asked) is not may
+
+
+def test_any_resource_is_allowed_to_super_users_and_where_nothing_is_known_as_it_is_set() -> None:
+    asked = ("10.0.0.1", AclOperation.WRITE, AclResource.TOPIC)
+    for otherwise in (False, True):
+        rules = Rules({"User:root"}, otherwise=otherwise)
+        assert rules.allows_any("User:ann", *asked) is otherwise
+        assert rules.allows_any("User:root", *asked)
+        deny = {"host": "*", "operation": AclOperation.ALL, "permission_type": AclPermission.DENY}
+        rules.add(record(1, principal="User:*", resource_type=2, resource_name="*", pattern_type=3, **deny))
+        assert not rules.allows_any("User:ann", *asked)
+        assert rules.allows_any("User:root", *asked)
+
+
+def test_operations_are_those_that_kafka_has_for_each_kind() -> None:
+    """AclEntry.supportedOperations of Apache Kafka, by the names of AdminClient."""
+    rules = Rules({"User:root"})
+    expected = {
+        AclResource.TOPIC: "READ WRITE CREATE DESCRIBE DELETE ALTER DESCRIBE_CONFIGS ALTER_CONFIGS",
+        AclResource.GROUP: "READ DESCRIBE DELETE DESCRIBE_CONFIGS ALTER_CONFIGS",
+        AclResource.CLUSTER: "CREATE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE ALTER DESCRIBE",
+    }
+    for kind, names in expected.items():
+        found = authorized_operations(rules.operations("User:root", "h", kind, "x"))
+        assert found is not None
+        assert {each.name for each in found} == set(names.split())
+
+
+@pytest.mark.parametrize(
+    ("bits", "found"),
+    [
+        (-(1 << 31), None),
+        (0, set()),
+        # Bits without an operation, and those of filters, are none.
+        (0b1111, {AclOperation.READ}),
+        (1 << 15 | 1 << 16, {AclOperation.TWO_PHASE_COMMIT}),
+    ],
+)
+def test_bits_of_a_response_are_operations(bits: int, found: set[AclOperation] | None) -> None:
+    assert authorized_operations(bits) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("User:ann", True), ("Group:a:b", True), ("User:*", True), ("User:", False), (":ann", False), ("ann", False)],
+)
+def test_a_principal_has_a_type_and_a_name(text: str, is_one: bool) -> None:
+    assert is_principal(text) is is_one
 
 
 def lines_of(call: Any) -> int:

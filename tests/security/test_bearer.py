@@ -79,6 +79,11 @@ def test_a_refused_token_is_told_as_kafka_does_and_then_the_sign_in_ends() -> No
     assert error.value.told is None
 
 
+def test_a_token_that_the_clocks_let_in_late_has_no_time_left() -> None:
+    found = exchange(next(bearer("a", {})), lambda token: Bearer("ann", NOW_MS - 7))
+    assert found == Verified("ann", b"", -7)
+
+
 def test_another_authorization_id_is_refused() -> None:
     with pytest.raises(SignInRefused, match=r"authorization id \(bob\) that is different from the token's principal"):
         exchange(b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01", lets_in)
@@ -125,6 +130,9 @@ def test_claims_that_are_right() -> None:
     assert RULES.check(claims(), NOW_MS) == Bearer("ann", (NOW_S + 60) * 1000)
     assert RULES.check(claims(aud=["x", AUDIENCE], scope=["a", "b"], sub=" ann\t"), NOW_MS).user == "ann"
     assert RULES.check(claims(exp=NOW_S + 60.9, nbf=NOW_S + 30), NOW_MS).ends_at_ms == (NOW_S + 60) * 1000
+    # A token of no time at all, which the difference of the clocks lets in.
+    for more in ({"iat": NOW_S}, {"iat": NOW_S, "nbf": NOW_S}, {"iat": 0}):
+        assert RULES.check(claims(exp=NOW_S, **more), NOW_MS).user == "ann"
     # The clocks may differ by 30 seconds.
     assert RULES.check(claims(), NOW_MS + 89_999).user == "ann"
     assert refusal(lambda: RULES.check(claims(), NOW_MS + 90_000)) == "it has ended (claim exp)"
@@ -144,6 +152,8 @@ BAD_CLAIMS: dict[str, dict[str, Any]] = {
     "an end that is a text": {"exp": str(NOW_S + 60)},
     "an end that is true": {"exp": True},
     "an end below nothing": {"exp": -1},
+    "a beginning below nothing": {"iat": -1},
+    "an end before it holds": {"exp": NOW_S + 5, "nbf": NOW_S + 6},
     "an end that no one lives to see": {"exp": 10**30},
     "an end of many digits": {"exp": 10**4000},
     "an infinite end": {"exp": 1e300},
@@ -219,6 +229,29 @@ def test_a_token_without_a_key_id_is_checked_by_the_first_key_of_its_kind() -> N
     two = KeySet.parse(PROVIDER.key_set("rsa", "new"))
     assert two.payload(PROVIDER.token("rsa", "RS256", {"kid": None}))
     refusal(lambda: two.payload(PROVIDER.token("new", "RS256", {"kid": None})))
+
+
+def test_the_algorithm_of_a_key_decides_among_several_and_never_against_the_only_one() -> None:
+    """As jose4j's selector, which Kafka uses."""
+    token = PROVIDER.token("rsa", "RS256")
+    assert KeySet.parse(PROVIDER.key_set("rsa", alg="RS512")).payload(token)
+
+    def listed(**algorithms: str) -> KeySet:
+        found = [json.loads(PROVIDER.key_set(key, kid="rsa", alg=alg))["keys"][0] for key, alg in algorithms.items()]
+        return KeySet.parse(json.dumps({"keys": found}).encode())
+
+    assert listed(new="RS512", rsa="RS256").payload(token)
+    assert refusal(lambda: listed(new="RS256", rsa="RS512").payload(token)) == "its signature is wrong"
+    with pytest.raises(NoSuchKey):
+        listed(new="RS512", rsa="RS512").payload(token)
+
+
+@pytest.mark.parametrize(("algorithm", "known"), [("ES256", True), ("ES384", False), ("ES512", False)])
+def test_a_key_on_another_curve_is_none_for_a_token(algorithm: str, known: bool) -> None:
+    signed = f"{part({'alg': algorithm, 'kid': 'ec'})}.{part(made_claims())}.AAAA"
+    with pytest.raises(TokenRefused) as refused:
+        KEYS.payload(signed)
+    assert isinstance(refused.value, NoSuchKey) is not known, "the provider is asked for newer keys, or not"
 
 
 def test_a_token_whose_header_demands_what_is_not_known_is_refused() -> None:
@@ -304,6 +337,8 @@ def test_an_unsecured_token_is_checked_by_the_options_of_the_line() -> None:
     refusal(lambda: rules.check(token, NOW_MS - 1))
     patient = UnsecuredRules.of({"unsecuredValidatorAllowableClockSkewMs": "10"})
     assert patient.check(token, NOW_MS + 60_509).user == patient.check(token, NOW_MS - 10).user == "ann"
+    # A token of no time at all, which the patience of the clocks would let in.
+    refusal(lambda: patient.check(unsecured(iat=NOW_S, exp=NOW_S), NOW_MS + 5))
     scoped = UnsecuredRules.of(
         {"unsecuredValidatorRequiredScope": "a b", "unsecuredValidatorPrincipalClaimName": "who"}
     )
@@ -311,7 +346,10 @@ def test_an_unsecured_token_is_checked_by_the_options_of_the_line() -> None:
     with pytest.raises(TokenRefused) as error:
         scoped.check(unsecured(iat=NOW_S, exp=NOW_S + 60, who="bob", scope="a"), NOW_MS)
     assert error.value.answer() == '{"status":"insufficient_scope", "scope":"[a, b]"}'
-    for wrong in ("-1", "x", "1" * 30):
+    blank = unsecured(iat=NOW_S, exp=NOW_S + 60, who="bob", scope=[" a", "b\t", "", "c"])
+    assert scoped.check(blank, NOW_MS).user == "bob"
+    UnsecuredRules.of({"unsecuredValidatorAllowableClockSkewMs": str((1 << 31) - 1)})
+    for wrong in ("-1", "x", "1" * 30, str(1 << 31)):
         with pytest.raises(OttlaError, match="AllowableClockSkewMs"):
             UnsecuredRules.of({"unsecuredValidatorAllowableClockSkewMs": wrong})
 
@@ -326,6 +364,8 @@ def test_an_unsecured_token_is_checked_by_the_options_of_the_line() -> None:
         unsecured(iat=NOW_S, exp=NOW_S + 60, sub=" "),
         unsecured(iat=NOW_S, exp=NOW_S + 60, sub="\ud800"),
         unsecured(iat=NOW_S, exp="x"),
+        f".{part(made_claims(iat=NOW_S, exp=NOW_S + 60))}.",
+        f"{part({'alg': 'none'})}..",
         unsecured(iat=NOW_S, exp=10**40),
         unsecured(iat=[], exp=NOW_S + 60),
         "..",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.kernel.error import OttlaError
-from ottla.security.certificate import identity_of
+from ottla.security.certificate import identity_of, rfc2253
 from ottla.security.principal_mapping import PrincipalMapping
 from tests.client import certificate
 
@@ -34,6 +34,40 @@ SUBJECTS = {
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_a_subject_is_written_as_java_writes_it(tmp_path: Path, subject: str) -> None:
     assert identity_of(made(tmp_path, subject)).name == SUBJECTS[subject]
+
+
+def name_of(oid: bytes, value: bytes, tag: int = 12) -> bytes:
+    """The DER of a name with one part."""
+
+    def der(kind: int, content: bytes) -> bytes:
+        return bytes([kind, len(content)]) + content
+
+    return der(0x31, der(0x30, der(6, oid) + der(tag, value)))
+
+
+_CN = b"\x55\x04\x03"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (name_of(_CN, b"a\0b"), "CN=a\\00b"),
+        (name_of(_CN, b"\r a \r"), "CN=\\\r\\ a\\ \\\r"),
+        (name_of(_CN, b"a\rb"), "CN=a\rb"),
+        (name_of(_CN, b"  "), "CN=\\ \\ "),
+        (name_of(_CN, "Zoë".encode("latin-1"), 20), "CN=Zoë"),
+        (name_of(_CN, "Zoë".encode("utf-16-be"), 30), "CN=Zoë"),
+        (name_of(_CN, b"\1", 1), "CN=#010101"),
+        # Identifiers of all three roots; the second number of the last may be 40 and more.
+        (name_of(b"\x27", b"a"), "0.39=#0c0161"),
+        (name_of(b"\x28", b"a"), "1.0=#0c0161"),
+        (name_of(b"\x4f", b"a"), "1.39=#0c0161"),
+        (name_of(b"\x50", b"a"), "2.0=#0c0161"),
+        (name_of(b"\x88\x37\x03", b"a"), "2.999.3=#0c0161"),
+    ],
+)
+def test_a_part_is_written_by_its_kind_and_its_letters(name: bytes, text: str) -> None:
+    assert rfc2253(name) == text
 
 
 def test_parts_of_one_set_are_joined(tmp_path: Path) -> None:
@@ -87,6 +121,9 @@ MAPPED = [
     ("RULE:^CN=(.*)$/$1@$4/", "CN=a", "a@$4"),
     ("RULE:^CN=(.*)$/$12/", "CN=a", "a2"),
     ("RULE:^CN=(?<who>.*)$/${who}/", "CN=a", "a"),
+    # Java's Matcher reads digits as long as they name a group, a zero in front included.
+    ("RULE:^CN=(.*)$/$01-$00-$012/", "CN=a", "a-CN=a-a2"),
+    ("RULE:^CN=.*$/$01/", "CN=a", "CN=a1"),
     ("RULE:.*/x/,DEFAULT", "CN=a", "xx"),
     ("RULE:^CN=(.*),O=a\\/b$/$1/", "CN=x,O=a/b", "x"),
     ("RULE:^O=(.*)$/$1/,RULE:^CN=(.*)$/$1/U", "CN=x", "X"),

@@ -57,6 +57,30 @@ def test_the_thread_looks_and_pauses_in_turns_and_ends_when_it_is_told(
     assert seen.done == turns
 
 
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///a/b.json", "/a/b.json"),
+        ("FILE:///a%20b", "/a b"),
+        ("file:/a/b", "/a/b"),
+        ("https://provider.example/a", None),
+        ("HTTP://provider.example/a", None),
+    ],
+)
+def test_a_file_is_named_by_an_address(url: str, path: str | None) -> None:
+    assert _source(url).path == path
+    if path is None:
+        assert _source(url).stamp() is None, "an address shows no change but by its answer"
+
+
+def test_a_watch_that_is_closed_between_two_looks_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeyWatch, "_look", lambda watch: None)
+    watch = KeyWatch(_source(_ADDRESS, backoff_max_ms=1), at_start=False)
+    watch.close()
+    watch._thread.join(20)
+    assert not watch._thread.is_alive()
+
+
 class _Waits:
     """An event that is never set, and how long it was waited for, in seconds."""
 

@@ -210,6 +210,16 @@ class _Tickets:
         return object(), f"ticket for {host}".encode()
 
 
+def test_a_problem_is_gone_when_the_settings_are_mended() -> None:
+    broken = ServerSettings.parse(by("PLAIN"))
+    made = NodeLogin(broken, "NODES", None)
+    assert "has no username=" in made.problem
+    for _ in range(2):
+        assert made.follow(broken, "NODES") == made.problem != ""
+    assert made.follow(ServerSettings.parse(by("PLAIN", _jaas("PLAIN", _ANN))), "NODES") == made.problem == ""
+    assert made.user == "ann"
+
+
 @pytest.fixture
 def tickets(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str]]:
     _Tickets.made = []

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+from urllib.request import ProxyHandler
 
 import pytest
 
 from ottla.kernel.client_error import AuthenticationFailed, NotReachable
 from ottla.kernel.error import OttlaError
 from ottla.security.oauth import TokenRequest, end_of
+from ottla.security.provider import bounded
 from ottla.security.sasl import SignIn
 from ottla.security.token_watch import Renewal, TokenWatch
 from ottla.settings.client.security import SecuritySettings
@@ -90,6 +95,67 @@ def test_a_client_encodes_the_two_and_a_node_does_as_apaches_broker(endpoint: To
         request(endpoint, by_secret("a:b c", "ä%"), for_node=for_node).fetch()
     said = [base64.b64decode((each.authorization or "").removeprefix("Basic ")).decode() for each in endpoint.asked]
     assert said == ["a%3Ab+c:%C3%A4%25", "a:b c:ä%"]
+
+
+def test_a_node_leaves_out_the_blanks_around_the_two(endpoint: TokenEndpoint) -> None:
+    request(endpoint, by_secret(" ann\t", " anns secret "), for_node=True).fetch()
+    said = base64.b64decode((endpoint.asked[0].authorization or "").removeprefix("Basic "))
+    assert said == b"ann:anns secret"
+
+
+@pytest.mark.parametrize(
+    ("said", "token", "life_s"),
+    [
+        ({"access_token": " a.b \n"}, "a.b", None),
+        ({"access_token": "", "id_token": "i"}, "i", None),
+        ({"access_token": None, "id_token": "i"}, "i", None),
+        ({"access_token": "a", "id_token": "i", "expires_in": 60}, "a", 60),
+        ({"access_token": "a", "expires_in": "60"}, "a", 60),
+        ({"access_token": "a", "expires_in": None}, "a", None),
+        ({"access_token": "a", "expires_in": 1e999}, "a", None),
+        ({"access_token": "a", "expires_in": "soon"}, None, None),
+        ({"access_token": 5}, None, None),
+        ({"id_token": []}, None, None),
+        ({}, None, None),
+        ([], None, None),
+        ("text", None, None),
+    ],
+)
+def test_a_token_and_its_end_are_read_from_what_the_endpoint_says(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, said: Any, token: str | None, life_s: int | None
+) -> None:
+    now_s = 1_800_000_000.0
+    monkeypatch.setattr("ottla.security.oauth.time.time", lambda: now_s)
+    monkeypatch.setattr(TokenRequest, "_ask", lambda request, now: said)
+    made = request(endpoint, by_secret())
+    if token is None:
+        with pytest.raises(NotReachable, match="its answer has no access_token"):
+            made.fetch()
+    else:
+        assert made.fetch() == (token, 0.0 if life_s is None else now_s + life_s)
+
+
+@pytest.mark.parametrize("by_proxy", [False, True])
+def test_a_node_asks_its_provider_and_no_proxy_of_the_environment(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, by_proxy: bool
+) -> None:
+    made: list[Any] = []
+
+    def opener(*handlers: Any) -> Any:
+        made.extend(handlers)
+        return Mock(open=Mock(side_effect=OSError("not asked")))
+
+    monkeypatch.setattr("ottla.security.provider.build_opener", opener)
+    with pytest.raises(NotReachable):
+        request(endpoint, by_secret(), for_node=not by_proxy).fetch()
+    (proxies,) = [vars(each)["proxies"] for each in made if isinstance(each, ProxyHandler)] or [None]
+    assert proxies == (None if by_proxy else {})
+
+
+def test_an_answer_of_a_provider_is_read_up_to_a_mebibyte() -> None:
+    assert len(bounded(io.BytesIO(bytes(1 << 20)))) == 1 << 20
+    with pytest.raises(ValueError, match="more than 1 MiB"):
+        bounded(io.BytesIO(bytes((1 << 20) + 1)))
 
 
 def test_an_assertion_says_who_asks_and_over_the_settings_stands_the_template(
@@ -246,6 +312,8 @@ def test_a_file_that_cannot_be_used_is_named(
         # The buffer before its end, and both together.
         (1000, 1.0, 700),
         (361, 0.0, 61),
+        (360, 0.0, 60),
+        (359, 0.0, 287.2),
         (100, 0.0, 80),
     ],
 )
@@ -307,3 +375,60 @@ def test_a_node_renews_its_token_and_keeps_it_while_the_provider_gives_none(
         watch.close()
     watch._thread.join(20)
     assert not watch._thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("failures", "left_s", "pause_s"),
+    [
+        (0, 3600.0, 60.0),
+        (0, 60.0, 60.0),
+        (0, 30.5, 30.5),
+        # A token that must be renewed at once is not asked for without end.
+        (0, 0.0, 1.0),
+        (0, -100.0, 1.0),
+        (1, 3600.0, 0.1),
+        (3, 3600.0, 0.4),
+        (9, 3600.0, 1.0),
+    ],
+)
+def test_a_node_looks_at_its_token_every_minute_at_least(
+    monkeypatch: pytest.MonkeyPatch, failures: int, left_s: float, pause_s: float
+) -> None:
+    watch = TokenWatch.__new__(TokenWatch)
+    watch._renewal, watch._failures = Renewal(0.8, 0, 1, 1, 100, 1000), failures
+    now_s = 1_800_000_000.0
+    monkeypatch.setattr("ottla.security.token_watch.time.time", lambda: now_s)
+    watch._renew_at_s = now_s + left_s
+    assert watch._pause_s() == pause_s
+
+
+@pytest.mark.parametrize(
+    ("failures", "left_s", "asks"), [(0, 0.5, False), (0, 0.0, True), (0, -0.5, True), (1, 3600.0, True)]
+)
+def test_a_node_asks_again_when_its_token_is_old_or_it_got_none(
+    monkeypatch: pytest.MonkeyPatch, failures: int, left_s: float, asks: bool
+) -> None:
+    watch = TokenWatch.__new__(TokenWatch)
+    watch._renewal, watch._failures, watch._closed = _RENEWAL, failures, Mock()
+    watch._closed.wait.side_effect = [False, True]
+    now_s = 1_800_000_000.0
+    monkeypatch.setattr("ottla.security.token_watch.time.time", lambda: now_s)
+    watch._renew_at_s = now_s + left_s
+    fetched: list[None] = []
+    monkeypatch.setattr(watch, "_renew", lambda: fetched.append(None))
+    watch._run()
+    assert bool(fetched) is asks
+
+
+@pytest.mark.parametrize(("ends_in_s", "taken"), [(-1.0, False), (0.0, False), (0.001, True)])
+def test_a_token_that_has_ended_takes_the_place_of_none(
+    monkeypatch: pytest.MonkeyPatch, ends_in_s: float, taken: bool
+) -> None:
+    now_s = 1_800_000_000.0
+    monkeypatch.setattr("ottla.security.token_watch.time.time", lambda: now_s)
+    watch = TokenWatch.__new__(TokenWatch)
+    watch._renewal, watch._failures, watch.token = _RENEWAL, 2, "old"
+    watch._request = Mock(url="u", fetch=lambda: ("new", now_s + ends_in_s))
+    with nullcontext() if taken else pytest.raises(OttlaError, match="has ended"):
+        watch._fetch()
+    assert (watch.token, watch._failures) == (("new", 0) if taken else ("old", 2))

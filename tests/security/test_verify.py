@@ -15,7 +15,7 @@ from ottla.kernel.error import OttlaError
 from ottla.security.jaas import parse_jaas
 from ottla.security.sasl import plain
 from ottla.security.scram import ScramRefused, scram
-from ottla.security.verify import SignInRefused, Verified, verify_plain, verify_scram
+from ottla.security.verify import KeptToken, SignInRefused, Verified, verify_plain, verify_scram
 from ottla.wire.record.security import UserScramCredentialRecord
 
 USERS = {"ann": "secret", "b=o,b": "p,a=s's", "emil": ""}
@@ -128,6 +128,39 @@ def test_a_tokens_password_is_not_taken_for_a_users() -> None:
         )
 
 
+@pytest.mark.parametrize("user", ["=2C", "=3D", "=2C=3D,", "=", ",", "a=2c"])
+def test_a_name_is_written_in_sasls_way_and_read_back(user: str) -> None:
+    known = {user: credential("SCRAM-SHA-256", user, "secret")}
+    found = meet(scram("SCRAM-SHA-256", user, "secret", "theirs"), verify_scram("SCRAM-SHA-256", known.get, "ours"))
+    assert found.user == user
+
+
+@pytest.mark.parametrize(
+    ("extensions", "by_token"),
+    [
+        ("", False),
+        ("tokenauth=true", True),
+        ("tokenauth=TRUE", True),
+        ("other=1,tokenauth=True", True),
+        ("tokenauth=true,other=1", True),
+        ("tokenauth=false", False),
+        ("tokenauth=yes", False),
+        ("TokenAuth=true", False),
+        ("xtokenauth=true", False),
+        ("tokenauth=true,tokenauth=false", False),
+        ("tokenauth=false,tokenauth=true", True),
+    ],
+)
+def test_a_login_by_a_token_is_its_owners_until_the_token_ends(extensions: str, by_token: bool) -> None:
+    """As in Kafka's ScramExtensions: the name as it is, its value in any letters, and the last one counts."""
+    users = {"ID": credential("SCRAM-SHA-256", "ID", "secret")}
+    token = KeptToken(credential("SCRAM-SHA-256", "ID", "hmac"), "ann", 5_000)
+    server = verify_scram("SCRAM-SHA-256", users.get, "ours", lambda token_id: token if token_id == "ID" else None)
+    client = scram("SCRAM-SHA-256", "ID", "hmac" if by_token else "secret", "theirs", extensions)
+    found = meet(client, server)
+    assert found._replace(last=b"") == (Verified("ann", b"", 5_000, True) if by_token else Verified("ID", b""))
+
+
 def test_plain_lets_in_by_name_and_password() -> None:
     for user in ("ann", "b=o,b"):
         assert meet(plain(user, USERS[user]), verify_plain(USERS)) == Verified(user, b"")
@@ -200,6 +233,12 @@ def test_jaas_lines_are_read_as_java_does() -> None:
     assert parse_jaas("x", text).users == {"ann": "a;b", "b.o-b": "c"}
 
 
+def test_quoted_values_of_a_jaas_line_are_read_with_javas_escapes() -> None:
+    line = r"""M required a="1\t2\n3\r4" b="\q\"\\" c='\t"' d="=;{}";"""
+    _, options = parse_jaas("x", line)
+    assert options == {"a": "1\t2\n3\r4", "b": 'q"\\', "c": '\t"', "d": "=;{}"}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -211,6 +250,10 @@ def test_jaas_lines_are_read_as_java_does() -> None:
         ("Module required a b;", "NAME="),
         ("Module required a=;", "NAME="),
         ("A required; B required;", "more than one"),
+        ("A required; B", "more than one"),
+        ("A required; ;", "more than one"),
+        ("A required a=b c;", "NAME="),
+        ("A required a=b c=", "NAME="),
     ],
 )
 def test_a_wrong_jaas_line_is_refused_in_one_line_without_its_secrets(text: str, words: str) -> None:

@@ -116,7 +116,7 @@ class TokenCheck:
                 f"{self._name(name)} is missing: set it to the URL of the keys that verify token signatures "
                 "(https://... or file:...)"
             )
-        scheme = urlsplit(url).scheme.lower()
+        scheme = urlsplit(url).scheme
         if scheme not in _SCHEMES:
             raise OttlaError(f"{self._name(name)}={url}: a URL with https:// or file: is expected")
         check_allowed(self._settings, ALLOWED_URLS, self._name(name), url)
