@@ -306,8 +306,7 @@ class Topology:
                 roots[root(name)] = root(parent)
             if name in self.processors:
                 for store in self.processors[name].stores:
-                    if store not in self.global_stores:
-                        roots[root(name)] = root(users.setdefault(store, name))
+                    roots[root(name)] = root(users.setdefault(store, name))
         groups: dict[str, list[str]] = {}
         for name in self.order:
             groups.setdefault(root(name), []).append(name)

@@ -41,6 +41,19 @@ def test_words_are_counted_through_a_repartition_topic() -> None:
     assert driver.produced_topics() == ["words-counts-changelog", "words-counts-repartition"]
 
 
+def test_records_of_one_time_take_turns_between_topics() -> None:
+    """As in TopologyTestDriver, whose heap of topics compares times alone."""
+    builder = StreamsBuilder()
+    words = builder.stream("in").flat_map_values(str.split)
+    for name in ("A", "B"):
+        counts = words.group_by(lambda _, word: word).count(name=name)
+        counts.to_stream().map_values(lambda count, name=name: f"{name}{count}").to("out", value_serde="string")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe(None, "x y x", 0)
+    found = [f"{key} {value}" for key, value in driver.output_topic("out").read_key_values()]
+    assert found == ["x A1", "x B1", "y A1", "y B1", "x A2", "x B2"]
+
+
 def test_an_error_names_the_users_line_and_the_record() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key_serde="string", value_serde="string").map_values(int).to("out", value_serde="long")

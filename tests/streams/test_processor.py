@@ -9,6 +9,7 @@ import pytest
 from ottla.flow.engine import Task
 from ottla.flow.plan import Plan
 from ottla.flow.record import Input
+from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
 from ottla.streams import (
     BufferConfig,
@@ -241,6 +242,25 @@ def test_a_partitioner_that_returns_no_partition_is_told(chosen: Any) -> None:
     builder.stream("in").to("out", partitioner=lambda topic, key, value, count: chosen)
     driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
     with pytest.raises(StreamsError, match=re.escape(f"returned {chosen!r} (expected None, or 0 or more)")):
+        driver.input_topic("in").pipe("k", "v")
+
+
+@pytest.mark.parametrize("chosen", [[1, 0, 1], (1, 0), {0, 1}])
+def test_a_record_goes_once_to_each_partition_that_a_partitioner_returns(chosen: Any) -> None:
+    """By number, as out of Kafka Streams' set."""
+    builder = StreamsBuilder()
+    builder.stream("in").to("out", partitioner=lambda topic, key, value, count: chosen)
+    app = builder.build(key_serde="string", value_serde="string")
+    outputs = Runner(app.topology, app.settings).run([Input("in", 0, 0, 0, b"k", b"v")])
+    assert [(output.topic, output.partition) for output in outputs] == [("out", 0), ("out", 1)]
+
+
+@pytest.mark.parametrize("named", ["", None, 5])
+def test_an_extractor_that_names_no_topic_is_told(named: Any) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to(lambda key, value, context: named)
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    with pytest.raises(StreamsError, match=re.escape(f"returned {named!r} (expected a topic name)")):
         driver.input_topic("in").pipe("k", "v")
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from google.protobuf.struct_pb2 import Value
 
-from ottla.flow.record import Window, Windowed
+from ottla.flow.record import TIME_MAX, Window, Windowed
 from ottla.flow.serde import Serde, serde
 from ottla.streams import SerdeError, StreamsBuilder, TestDriver, TimeWindowedSerde, TopologyError, serdes
 
@@ -93,6 +93,39 @@ def test_dataclasses_within_are_restored() -> None:
     assert made.deserialize("t", made.serialize("t", atlas)) == atlas
     with pytest.raises(SerdeError, match="expected an object for Place"):
         made.deserialize("t", b'{"towns":["Brno"]}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "value"),
+    [
+        ("json", b" [1] \n", [1]),
+        ("json", "\ufeff1".encode("utf-16"), None),
+        ("json", '"é"'.encode("utf-16-le"), "é"),
+        ("json", b"1 2", None),
+        ("json", b"{} x", None),
+        ("json", b"", None),
+        ("boolean", b"\x01", True),
+        ("boolean", b"\x02", None),
+        ("boolean", b"", None),
+        ("boolean", b"\x00\x00", None),
+        ("long", bytes(7), None),
+        ("uuid", b"1234", None),
+    ],
+)
+def test_bytes_are_a_value_as_a_whole_or_none(kind: str, data: bytes, value: Any) -> None:
+    made = serde(kind)
+    assert made is not None
+    if value is None:
+        with pytest.raises(SerdeError, match=f"the {kind} serde cannot read"):
+            made.deserialize("t", data)
+    else:
+        assert made.deserialize("t", data) == value
+
+
+def test_a_window_at_the_end_of_time_ends_there() -> None:
+    start = TIME_MAX - 3
+    made = serdes.time_windowed("string", 10)
+    assert made.deserialize("t", b"k" + start.to_bytes(8, "big")) == Windowed("k", Window(start, TIME_MAX))
 
 
 @pytest.mark.parametrize(

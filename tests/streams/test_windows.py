@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 
+from ottla.flow.record import TIME_MAX
 from ottla.streams import (
     Application,
     BufferConfig,
     EmitStrategy,
+    JoinWindows,
     Produced,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     StreamsError,
     Suppressed,
     TestDriver,
     TimeWindows,
     TopologyError,
+    UnlimitedWindows,
     Window,
     Windowed,
     Windows,
@@ -78,6 +83,69 @@ def test_the_final_result_of_a_window_comes_after_its_own_end() -> None:
     assert out.is_empty
     topic.pipe("k", "v", 25)
     assert [(key.window.start, count) for key, count in out.read_key_values()] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "closes"),
+    [
+        (TimeWindows.of(10), 10),
+        (TimeWindows.of(10).grace(5), 15),
+        (TimeWindows.of(10).advance_by(10).grace(0), 10),
+        (SlidingWindows.of_time_difference_with_no_grace(10), 10),
+        (SlidingWindows.of_time_difference_and_grace(10, 5), 15),
+        # A session of one record goes on for its gap: until then, a record may join it.
+        (SessionWindows.of_inactivity_gap_with_no_grace(10), 10),
+        (SessionWindows.of_inactivity_gap_and_grace(10, 5), 15),
+        (SessionWindows.of_inactivity_gap_and_grace(1, 5), 6),
+    ],
+)
+def test_a_final_result_comes_when_no_record_can_change_it_any_more(windows: Any, closes: int) -> None:
+    driver = TestDriver(counting(windows, Suppressed.until_window_closes(BufferConfig.unbounded())))
+    topic, out = driver.input_topic("in"), driver.output_topic("out")
+    topic.pipe("k", "v", 0)
+    topic.pipe("other", "v", closes - 1)
+    assert out.is_empty
+    topic.pipe("another", "v", closes)
+    found = [(key.window.start, count) for key, count in out.read_key_values() if key.key == "k"]
+    assert found == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "timestamp", "starts"),
+    [
+        # Of Apache's TimeWindowsTest, and around the starts of windows.
+        (TimeWindows.of(12).advance_by(5), 21, [10, 15, 20]),
+        (TimeWindows.of(12).advance_by(5), 22, [15, 20]),
+        (TimeWindows.of(12).advance_by(5), 20, [10, 15, 20]),
+        (TimeWindows.of(12).advance_by(5), 19, [10, 15]),
+        (TimeWindows.of(12).advance_by(5), 0, [0]),
+        (TimeWindows.of(12).advance_by(5), 11, [0, 5, 10]),
+        (TimeWindows.of(12).advance_by(5), 12, [5, 10]),
+        (TimeWindows.of(12), 11, [0]),
+        (TimeWindows.of(12), 12, [12]),
+        (TimeWindows.of(1), 7, [7]),
+        (TimeWindows.of(10), TIME_MAX - 1, [(TIME_MAX - 1) // 10 * 10]),
+        (UnlimitedWindows.of().start_on(5), 4, []),
+        (UnlimitedWindows.of().start_on(5), 5, [5]),
+        (UnlimitedWindows.of(), 0, [0]),
+    ],
+)
+def test_a_record_is_in_the_windows_that_have_its_time(windows: Any, timestamp: int, starts: list[int]) -> None:
+    found = windows.windows_for(timestamp)
+    assert [window.start for window in found] == starts
+    for start, end in found:
+        assert end == min(start + windows.size_ms, TIME_MAX)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "can_be"), [(-5, 5, True), (-5, 4, False), (5, -5, True), (4, -5, False)]
+)
+def test_a_window_of_a_join_does_not_end_before_it_begins(before_ms: int, after_ms: int, can_be: bool) -> None:
+    if can_be:
+        assert JoinWindows(before_ms, after_ms).size_ms == 0
+        return
+    with pytest.raises(TopologyError, match="invalid time difference"):
+        JoinWindows(before_ms, after_ms)
 
 
 def test_each_start_counts_once() -> None:
