@@ -11,9 +11,11 @@ import pytest
 
 import ottla
 from ottla.broker.call.reply import Later, NoReply
+from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.client import Admin, TopicPartition
-from ottla.embedded.fault_rule import AnswerInstead, Disconnect, Error, Hold, Watch, Where, replace_reply
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.embedded.fault_rule import AnswerInstead, Disconnect, Error, Fault, Hold, Watch, Where, replace_reply
+from ottla.embedded.faults import Faults
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.net.inbound import PeerError
 from ottla.wire.api import ApiKey
@@ -177,6 +179,61 @@ def test_a_reply_is_replaced_when_there_is_one() -> None:
     assert found == []
     later.resolve("b")
     assert found == ["bb"]
+
+
+_SELECTORS = {"topic": "t", "group": "g", "transactional_id": "x", "client_id": "c"}
+#: A fault, by what makes it; what may select its requests, and how many it takes if that is not said.
+_MADE: list[tuple[str, tuple[Any, ...], dict[str, Any], int | None]] = [
+    ("error", (ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER), {**_SELECTORS, "partition": 3}, 1),
+    ("disconnect", (ApiKey.PRODUCE,), _SELECTORS, 1),
+    ("delay", (ApiKey.PRODUCE, 5), _SELECTORS, None),
+    ("hold", (ApiKey.PRODUCE,), _SELECTORS, None),
+    ("answer", (ApiKey.PRODUCE, lambda request, version: None), {"client_id": "c"}, 1),
+]
+
+
+def _made(name: str, given: tuple[Any, ...], **more: Any) -> Fault:
+    made: Fault = getattr(Faults(lambda work: work()), name)(*given, **more)
+    return made
+
+
+def _takes(fault: Fault) -> list[bool]:
+    fits = partial(fault.fits, call_of(), metadata(), ApiKey.METADATA)
+    return [fits() and fault.claim() for _ in range(5)]
+
+
+@pytest.mark.parametrize(("name", "given", "selectors", "times"), _MADE)
+def test_a_fault_takes_what_its_arguments_say(
+    name: str, given: tuple[Any, ...], selectors: dict[str, Any], times: int | None
+) -> None:
+    one = frozenset({ApiKey.PRODUCE})
+    assert _made(name, given).where == Where(one)
+    for field, value in selectors.items():
+        assert _made(name, given, **{field: value}).where == Where(one, **{field: value})
+    assert _made(name, given, **selectors).where == Where(one, **selectors)
+    if name == "answer":
+        return
+    every = (None, *given[1:])
+    assert _made(name, every).where == Where(frozenset(HANDLERS))
+    assert _made(name, ([ApiKey.FETCH, ApiKey.PRODUCE], *given[1:])).where.apis == {ApiKey.FETCH, ApiKey.PRODUCE}
+    assert _takes(_made(name, every)) == [True, *[times is None] * 4]
+    assert _takes(_made(name, every, times=2, after=1)) == [False, True, True, False, False]
+    assert _takes(_made(name, every, times=None, after=2)) == [False, False, True, True, True]
+
+
+def test_what_has_no_times_goes_on_until_it_is_removed() -> None:
+    faults = Faults(lambda work: work())
+    assert faults.watch(client_id="c").where == Where(frozenset(HANDLERS), client_id="c")
+    assert faults.watch(ApiKey.FETCH).where == Where(frozenset({ApiKey.FETCH}))
+    of_group, of_id = faults.coordinator_unavailable("g"), faults.coordinator_unavailable(transactional_id="x")
+    assert of_group.where == Where(frozenset(HANDLERS), group="g")
+    assert of_id.where == Where(frozenset(HANDLERS), transactional_id="x")
+    assert [of_group.claim() for _ in range(3)] == [True] * 3
+    once = faults.coordinator_unavailable("g", times=1)
+    assert once.claim()
+    assert not once.fits(call_of(), join("g"), ApiKey.JOIN_GROUP)
+    with pytest.raises(OttlaError, match="the node is not running"):
+        faults.drop_connections()
 
 
 def test_a_coordinator_moves_and_knows_what_it_knew() -> None:
