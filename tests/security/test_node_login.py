@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 import ottla
+from ottla.broker.dispatch.token_check import UNSECURED
 from ottla.kernel.error import OttlaError
 from ottla.security.node_login import NodeLogin
 from ottla.settings.server.settings import ServerSettings
@@ -38,6 +39,7 @@ def bearer(url: str, **more: str | None) -> dict[str, str]:
         "listener.security.protocol.map": "NODES:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "NODES",
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,GSSAPI,EXTERNAL",
         _HANDLER: f"{_PACKAGE}.OAuthBearerLoginCallbackHandler",
         _LINE: f'x required clientId="node" clientSecret="{SECRETS["node"]}" extension_group="blue";',
         _URL: url,
@@ -273,8 +275,8 @@ def test_a_node_that_runs_without_a_token_does_not_begin_to_show_one(endpoint: T
 def test_the_end_of_a_node_ends_the_renewal_of_its_token(endpoint: TokenEndpoint) -> None:
     settings = bearer(endpoint.url) | {
         "listeners": "NODES://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        **_jaas("PLAIN", "user_ann=secret"),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{_OWN}.sasl.server.callback.handler.class": UNSECURED,
     }
     given = {name: value for name, value in settings.items() if name not in COMBINED or name == "listeners"}
 

@@ -157,6 +157,46 @@ def test_a_session_of_a_group_outlasts_its_heartbeats(kind: str) -> None:
         parsed(given | {beat: "15000"})
 
 
+@pytest.mark.parametrize(
+    ("protocol", "given", "fits"),
+    [
+        ("SASL_PLAINTEXT", {}, True),
+        ("SASL_SSL", {"sasl.mechanism.inter.broker.protocol": "PLAIN"}, False),
+        ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"}, False),
+        ("PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, True),
+        (
+            "SASL_PLAINTEXT",
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN", "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN"},
+            True,
+        ),
+        (
+            "SASL_PLAINTEXT",
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN", "listener.name.own.sasl.enabled.mechanisms": "PLAIN"},
+            True,
+        ),
+        (
+            "SASL_PLAINTEXT",
+            {"sasl.enabled.mechanisms": "GSSAPI", "listener.name.own.sasl.enabled.mechanisms": "PLAIN"},
+            False,
+        ),
+    ],
+)
+def test_brokers_sign_in_by_a_mechanism_that_their_listener_offers(
+    protocol: str, given: dict[str, str], fits: bool
+) -> None:
+    """As in Apache Kafka, where GSSAPI is both settings' default."""
+    listeners = {
+        "listeners": "OWN://:9092,CONTROLLER://:9093",
+        "listener.security.protocol.map": f"OWN:{protocol},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "OWN",
+    }
+    if fits:
+        assert parsed(listeners | given).inter_broker_listener_name == "OWN"
+        return
+    with pytest.raises(OttlaError, match=r"^sasl\.mechanism\.inter\.broker\.protocol=.* is not one of sasl\.ena"):
+        parsed(listeners | given)
+
+
 def test_a_controller_alone_has_no_listener_for_clients() -> None:
     alone = parsed({}, CONTROLLER)
     assert (alone.is_broker, alone.is_controller) == (False, True)

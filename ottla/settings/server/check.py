@@ -128,6 +128,13 @@ def _check_broker_listeners(settings: ServerSettings) -> None:
         f"inter.broker.listener.name: brokers use {settings.inter_broker_listener_name}, which is not "
         f"advertised; set one of {', '.join(listener.name for listener in advertised)}",
     )
+    inter_broker, mechanism = settings.inter_broker_listener_name, settings.sasl_mechanism_inter_broker_protocol
+    enabled = settings.for_listener(inter_broker, "sasl.enabled.mechanisms")
+    _require(
+        not settings.protocols[inter_broker].startswith("SASL") or mechanism in enabled,
+        f"sasl.mechanism.inter.broker.protocol={mechanism} is not one of sasl.enabled.mechanisms={','.join(enabled)} "
+        f"of the listener {inter_broker}, at which brokers sign in",
+    )
 
 
 def _check_times(settings: ServerSettings) -> None:
