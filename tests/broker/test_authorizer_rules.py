@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.broker.guard.authorizer import Authorizer
 from ottla.broker.guard.plugin import Action, PluggedRules
+from ottla.broker.guard.refusal import _SHAPES, error_response_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import Image
 from ottla.security.acl import AclOperation, AclPermission, AclResource, PatternType
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
+from ottla.wire.api import ApiKey
 from ottla.wire.record.security import AccessControlEntryRecord
+from tests.broker.guard_scene import filled
 from tests.settings.test_server_settings import COMBINED
 
 READ, TOPIC = AclOperation.READ, AclResource.TOPIC
@@ -195,3 +199,20 @@ def test_a_package_allows_by_true_alone(answer: Any, allowed: bool) -> None:
     assert rules.allows("User:root", "::1", READ, TOPIC, "t")
     assert rules.allows_any("User:root", "::1", READ, TOPIC)
     assert package.asked == [], "super users are not asked about"
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("key", sorted(_SHAPES), ids=lambda key: ApiKey(key).name)
+def test_only_a_denial_has_the_shape_of_one(key: int) -> None:
+    """Any other error of the request as a whole is answered as without an authorizer."""
+    handler = HANDLERS[key]
+    request = filled(handler.api.request, handler.api.versions.stop - 1)
+    version = handler.api.versions.stop - 1
+    guarded = error_response_of(handler)
+    for code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+        error = KafkaError(code, "why")
+        assert guarded(request, version, error) == handler.error_response(request, version, error)
+    denial = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert guarded(request, version, denial) != handler.error_response(request, version, denial)

@@ -9,8 +9,11 @@ from hypothesis import strategies as some
 from ottla.kernel.error import OttlaError
 from ottla.kernel.validators import POSITIVE, AtLeast, Between, ListOf, OffsetReset, OneOf, ThrottledReplicas
 from ottla.settings.schema import (
+    Layer,
     Setting,
     Settings,
+    SettingSource,
+    Synonym,
     boolean,
     double,
     integer,
@@ -21,6 +24,7 @@ from ottla.settings.schema import (
     short,
     string,
 )
+from ottla.settings.text import text_of_value
 
 SHORT = short("a.short", 1, "A short.")
 INTEGER = integer("an.integer", 1, "An integer.")
@@ -46,6 +50,9 @@ SECRET = password("a.secret", None, "A secret.")
         (BOOLEAN, "TRUE", True),
         (BOOLEAN, " false", False),
         (LIST, "a, b ,c", ("a", "b", "c")),
+        (LIST, "a , b\t,\nc\n, d", ("a", "b", "c", "d")),
+        (LIST, " a b , c d ", ("a b", "c d")),
+        (LIST, ",", ("", "")),
         (LIST, "", ()),
         (LIST, " a ", ("a",)),
         (LIST, "a,", ("a", "")),
@@ -158,11 +165,39 @@ class _Small(Settings):
     names = listing("small.names", ("a",), "Names.")
 
 
+class _Secret(Settings):
+    secret = password("a.secret", None, "A secret.")
+    shown = string("a.shown", "x", "No secret.")
+
+
+def test_a_secret_is_told_by_its_source_alone() -> None:
+    texts = {"a.secret": "hush", "a.shown": "y"}
+    made = _Secret((Layer(SettingSource.DYNAMIC_BROKER, texts), Layer(SettingSource.STATIC_BROKER, texts)))
+    assert made.secret == "hush"
+    assert (made.text("a.secret"), made.text("a.shown")) == (None, "y")
+    sources = (SettingSource.DYNAMIC_BROKER, SettingSource.STATIC_BROKER)
+    assert made.synonyms("a.secret") == [Synonym("a.secret", None, source) for source in sources]
+    assert made.synonyms("a.shown") == [
+        *(Synonym("a.shown", "y", source) for source in sources),
+        Synonym("a.shown", "x", SettingSource.DEFAULT),
+    ]
+    assert "hush" not in repr(made) and "hush" not in repr(made.secret)
+    assert (_Secret(()).synonyms("a.secret"), _Secret(()).source_of("a.secret")) == ([], SettingSource.DEFAULT)
+
+
 def test_an_instance_never_changes() -> None:
     small = _Small(())
     assert (small.limit, small.names) == (3, ("a",))
     with pytest.raises(AttributeError):
         small.limit = 4
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "true"), (False, "false"), (5, "5"), (0.5, "0.5"), ("x", "x"), (["a", 1], "a,1"), (("a",), "a"), ([], "")],
+)
+def test_a_value_of_a_program_is_written_as_in_a_file(value: object, text: str) -> None:
+    assert text_of_value(value) == text
 
 
 def test_an_unknown_name_gets_the_nearest_right_one() -> None:
