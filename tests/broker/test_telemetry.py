@@ -2,23 +2,28 @@
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 import ottla
+from ottla.broker.handlers.telemetry import get_subscriptions, push
 from ottla.broker.limits import telemetry
 from ottla.broker.limits.telemetry import Client, ClientMetrics, Instance, Telemetry
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
 from ottla.metadata.image import CLIENT_METRICS, Image
+from ottla.wire.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.api.push_telemetry import PushTelemetryRequest
 from ottla.wire.codec import Codec, compress
+from tests.broker.table_node import called
 from tests.broker.wire_client import WireClient
 from tests.controller.scene import Cluster
 
@@ -333,6 +338,39 @@ def test_a_change_of_something_else_leaves_clients_alone(scene: Scene) -> None:
         scene.ask()
     assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert scene.telemetry._instances[ID] is asked
+
+
+def test_a_client_is_told_what_to_push_and_how_and_its_pushes_are_taken_as_told(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one,m.two", interval_ms="1000")
+    call = called(
+        telemetry=scene.telemetry,
+        clock=SimpleNamespace(monotonic_ms=lambda: scene.now_ms),
+        settings=SimpleNamespace(telemetry_max_bytes=5),
+    )
+    call.client_id, call.connection.client_software, call.connection.peer = "me", ("librdkafka", "2.5"), ("::1", 9)
+    told = get_subscriptions(call, GetTelemetrySubscriptionsRequest(client_instance_id=ID))
+    assert (told.client_instance_id, told.error_code) == (ID, ErrorCode.NONE)
+    assert told.subscription_id == scene.telemetry._instances[ID].subscription_id
+    # zstd, lz4, gzip, snappy: in Kafka's order, the best first.
+    assert told.accepted_compression_types == [4, 3, 1, 2]
+    assert (told.push_interval_ms, told.telemetry_max_bytes, told.delta_temporality) == (1000, 5, True)
+    assert told.requested_metrics == ["m.one", "m.two"]
+
+    def pushed(data: bytes, **more: Any) -> None:
+        known: dict[str, Any] = {"client_instance_id": ID, "subscription_id": told.subscription_id}
+        assert push(call, PushTelemetryRequest(**known | more, metrics=data)).error_code == 0
+
+    pushed(b"12345")
+    scene.now_ms += 1000
+    with pytest.raises(KafkaError, match="TELEMETRY_TOO_LARGE"):
+        pushed(b"123456")
+    with pytest.raises(KafkaError, match="UNKNOWN_SUBSCRIPTION_ID"):
+        pushed(b"1", subscription_id=0, terminating=True)
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        pushed(b"1")
+    assert [(each.client, each.data) for each in scene.received] == [
+        (Client("me", ("librdkafka", "2.5"), ("::1", 9)), b"12345")
+    ]
 
 
 def test_librdkafka_pushes_what_it_is_asked_for() -> None:

@@ -231,6 +231,28 @@ def test_what_follows_from_the_number_of_directories() -> None:
     assert parsed({"log.retention.ms": "-7"}).log_retention_ms == -1
 
 
+@pytest.mark.parametrize(
+    ("given", "directories"),
+    [
+        ({"log.dirs": "/a,/b"}, ["/a", "/b"]),
+        ({"log.dirs": "/a/,/b", "metadata.log.dir": "/a"}, ["/a", "/b"]),
+        ({"log.dirs": "/a", "metadata.log.dir": "/m//"}, ["/a", "/m"]),
+        ({"log.dirs": "/"}, ["/"]),
+    ],
+)
+def test_a_directory_is_the_same_with_a_slash_behind_it(given: dict[str, str], directories: list[str]) -> None:
+    assert parsed(given).directories == directories
+
+
+def test_free_ports_take_the_place_of_0_and_no_others() -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://[::1]:9093"
+    settings = parsed({"listeners": listeners, "advertised.listeners": "PLAINTEXT://host:1"})
+    bound = settings.with_dynamic({"log.retention.ms": "5"}).with_ports({"PLAINTEXT": 4711, "CONTROLLER": 9093})
+    assert [str(each) for each in bound.listeners] == ["PLAINTEXT://127.0.0.1:4711", "CONTROLLER://[::1]:9093"]
+    assert bound.log_retention_ms == 5
+    assert [each.port for each in settings.with_ports({"PLAINTEXT": 1}).listeners] == [1, 9093]
+
+
 # -- one listener, one mechanism
 
 

@@ -86,6 +86,13 @@ def test_what_does_not_fit_together_is_an_invalid_config(overrides: dict[str, st
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
+def test_what_fits_together_is_taken() -> None:
+    TopicSettings.check_together({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}, server())
+    tiered = server(remote_log_storage_system_enable="true")
+    TopicSettings.check_together({"remote.storage.enable": "true"}, tiered)
+    TopicSettings.check_together({"remote.storage.enable": "false"}, server())
+
+
 def test_a_group_has_what_the_server_has_until_it_says_otherwise() -> None:
     base = server().with_dynamic({}, {"group.consumer.assignment.interval.ms": "7"})
     group = GroupSettings.resolve({"consumer.session.timeout.ms": "50000"}, base)

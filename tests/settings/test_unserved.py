@@ -9,7 +9,7 @@ from ottla.kernel.error import OttlaError
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
-from ottla.settings.server.unserved import UNSUPPORTED, check_served, notices
+from ottla.settings.server.unserved import UNSUPPORTED, check_served, is_of_many, notices
 from tests.settings.test_server_settings import COMBINED
 
 
@@ -127,3 +127,18 @@ def test_several_controllers_do_not_sign_in_at_each_other_by_scram(quorum: dict[
         check_served(ServerSettings.parse(one | scram | quorum))
     check_served(ServerSettings.parse(one | scram | quorum | {"sasl.mechanism.controller.protocol": "PLAIN"}))
     check_served(ServerSettings.parse(one | scram | {"controller.quorum.bootstrap.servers": "one:9093"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "many"),
+    [
+        ({}, False),
+        ({"controller.quorum.voters": "1@h:9093"}, False),
+        ({"controller.quorum.voters": "1@h:9093,2@h:9094"}, True),
+        ({"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "h:1"}, False),
+        ({"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "h:1,h:2"}, True),
+        ({"process.roles": "broker", "listeners": "PLAINTEXT://h:9092", "controller.quorum.voters": "2@h:1"}, True),
+    ],
+)
+def test_settings_that_name_other_nodes_are_those_of_a_cluster(given: dict[str, str], many: bool) -> None:
+    assert is_of_many(ServerSettings.parse(COMBINED | given)) is many

@@ -105,7 +105,7 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         if not setting.served
         and settings.given(name)
         and settings.source_of(name) is SettingSource.STATIC_BROKER
-        and (setting.sensitive or settings.text(name) != setting.default_text)
+        and settings.text(name) != setting.default_text
     ]
     given = settings.undeclared()
     names += [name for name in given if (setting := settings.base_setting(name)) is not None and not setting.served]
