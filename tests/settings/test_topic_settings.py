@@ -109,6 +109,8 @@ def test_a_group_has_what_the_server_has_until_it_says_otherwise() -> None:
 def test_a_groups_setting_lies_between_the_servers_bounds() -> None:
     overrides = {"consumer.session.timeout.ms": "1000000"}
     assert GroupSettings.resolve(overrides, server()).consumer_session_timeout_ms == 60_000
+    low = GroupSettings.resolve({"consumer.session.timeout.ms": "1000"}, server())
+    assert low.consumer_session_timeout_ms == 45_000, "set when the server took less"
     with pytest.raises(KafkaError, match="this cluster takes 45000 to 60000"):
         GroupSettings.check_together(overrides, server())
     for kind in ("consumer", "share", "streams"):
