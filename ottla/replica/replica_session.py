@@ -31,7 +31,7 @@ SESSIONS_PER_BROKER = 32
 SESSIONS_MAX = 1_000
 
 
-class ParkedFetch(Protocol):
+class Parked(Protocol):
     """A fetch that waits for records."""
 
     #: When it is answered at the latest, on the loop's clock.
@@ -71,7 +71,7 @@ class ReplicaSession:
         self.watched: dict[Key, WatchedPartition] = {}
         #: The partitions that the next fetch looks at, in the order in which they are served.
         self.marked: dict[Key, WatchedPartition] = {}
-        self.parked: ParkedFetch | None = None
+        self.parked: Parked | None = None
         #: Goes off at the deadline of the parked fetch or before it.
         self.timer: TimerHandle | None = None
 

@@ -252,6 +252,22 @@ def test_a_divergence_is_told_until_the_follower_asks_otherwise() -> None:
     assert follower.told() == {}
 
 
+def test_what_a_follower_has_of_another_history_commits_nothing() -> None:
+    """It has as many records as the leader, and the last one is another: it was written in the epoch before."""
+    pair = Pair()
+    pair.produce(b"one", acks=1)
+    pair.follower_has(1)
+    pair.change(leader=1)
+    waits = pair.produce(b"two")
+    follower = Follower(pair)
+    parted = follower.told(at(2, last_epoch=0, leader_epoch=1))[0]
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, 1)
+    assert pair.partition.high_watermark == 1 and not waits
+    assert values(follower.told(at(1, last_epoch=0, leader_epoch=1))[0]) == [b"two"]
+    follower.told(at(2, last_epoch=1, leader_epoch=1))
+    assert pair.partition.high_watermark == 2 and code(waits) == "NONE"
+
+
 @pytest.mark.parametrize("is_follower", [False, True])
 def test_a_read_that_ends_with_its_segment_is_not_waited_for(is_follower: bool) -> None:
     """With fetch.min.bytes it would wait its full time at the end of each segment, though there is more behind it."""
