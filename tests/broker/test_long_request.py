@@ -240,13 +240,17 @@ def test_a_wide_produce_without_acks_loses_its_connection_when_a_part_fails(
     assert _values(client, topic) == [b"v"]
 
 
-def test_a_wide_produce_of_a_transaction_without_an_id_is_refused_whole(node: ottla.Node, client: WireClient) -> None:
-    node.create_topic("refused")
-    sent = _wide_produce("refused", 2_000, b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_a_produce_of_a_transaction_without_an_id_is_refused_whole(
+    node: ottla.Node, client: WireClient, count: int
+) -> None:
+    topic = f"refused-{count}"
+    node.create_topic(topic)
+    sent = _wide_produce(topic, count, b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     answers = client.ask(sent, 9).responses[0].partition_responses
     assert {each.error_code for each in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-    assert len(answers) == 2_000
-    assert _values(client, "refused") == []
+    assert len(answers) == count
+    assert _values(client, topic) == []
 
 
 @pytest.mark.parametrize("count", WIDE)
