@@ -1,5 +1,6 @@
 """Transactions while a node fails as it is told: committed once, or not at all, and the program knows which."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -10,6 +11,7 @@ import pytest
 import ottla
 from ottla.client import (
     Admin,
+    AsyncProducer,
     Consumer,
     ErrorCode,
     InvalidProducerEpoch,
@@ -125,6 +127,25 @@ def test_what_breaks_a_transaction_is_told_and_the_next_one_is_good(node: ottla.
         assert error.value.code is code
         work(producer, name, 3)
     eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"3a", b"3b"], 3))
+
+
+@pytest.mark.parametrize("fault", ["a record is refused", "the end wants an abort"])
+def test_asyncio_aborts_what_cannot_be_committed(node: ottla.Node, name: str, fault: str) -> None:
+    api, code, kind = BREAKING[fault]
+
+    async def scene() -> None:
+        async with AsyncProducer(node.bootstrap_servers, transactional_id=name, retry_backoff_ms=20) as producer:
+            await producer.init_transactions()
+            node.faults.error(api, code, transactional_id=name)
+            with pytest.raises(kind) as error:
+                async with producer.transaction():
+                    await producer.send(name, b"1a", partition=0)
+            assert error.value.code is code
+            async with producer.transaction():
+                await producer.send(name, b"2a", partition=0)
+
+    asyncio.run(scene())
+    eventually(lambda: committed(node, name) == ([b"2a"], None))
 
 
 def test_an_abort_whose_answer_is_lost_is_repeated(node: ottla.Node, name: str) -> None:
