@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from ottla.kernel.error import ErrorCode
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from ottla.replica.partition import Partition
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
@@ -50,25 +53,27 @@ def test_a_tombstone_that_is_too_large_holds_up_no_other_group() -> None:
     assert scene.node.groups.driver_of(NAME) is driver
 
 
+def begin(scene: Scene, transactional_id: str, partitions: int) -> None:
+    """Begin a transaction that lasts a second."""
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
+    producer: Any = scene.ask(init, 5)
+    topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=[*range(partitions)])
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[topic],
+    )
+    [answer] = scene.ask(request, 3).results_by_topic_v3_and_below
+    assert {each.partition_error_code for each in answer.results_by_partition} == {0}
+
+
 def test_a_transaction_that_cannot_be_aborted_holds_up_no_other() -> None:
     scene = coordinated(100)
     driver = scene.node.transactions.driver_of(NAME)
 
-    def begin(transactional_id: str, partitions: int) -> None:
-        init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-        producer: Any = scene.ask(init, 5)
-        topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=[*range(partitions)])
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional_id,
-            v3_and_below_producer_id=producer.producer_id,
-            v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=[topic],
-        )
-        [answer] = scene.ask(request, 3).results_by_topic_v3_and_below
-        assert {each.partition_error_code for each in answer.results_by_partition} == {0}
-
     for transactional_id, partitions in (("large", 100), ("small", 1)):
-        begin(transactional_id, partitions)
+        begin(scene, transactional_id, partitions)
     limit(scene, TRANSACTION_TOPIC, 300)
     known = driver.machine.transactions
     scene.machine.run(lambda: known["small"].state.name == "COMPLETE_ABORT")
@@ -76,4 +81,24 @@ def test_a_transaction_that_cannot_be_aborted_holds_up_no_other() -> None:
     # It is aborted as soon as the log takes it.
     limit(scene, TRANSACTION_TOPIC, 100_000)
     scene.machine.run(lambda: known["large"].state.name == "COMPLETE_ABORT")
+    assert scene.node.transactions.driver_of(NAME) is driver
+
+
+def test_a_transaction_whose_end_the_log_refuses_for_now_ends_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = coordinated(1)
+    driver = scene.node.transactions.driver_of(NAME)
+    begin(scene, NAME, 1)
+    append, appends = Partition.append, list[bool]()
+
+    def refuse_second(self: Partition, *args: Any, **more: Any) -> Any:
+        """The first append prepares the end, the second one comes when the markers are written."""
+        if self is driver.partition:
+            appends.append(len(appends) == 1)
+            if appends[-1]:
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        return append(self, *args, **more)
+
+    monkeypatch.setattr(Partition, "append", refuse_second)
+    scene.machine.run(lambda: driver.machine.transactions[NAME].state.name == "COMPLETE_ABORT")
+    assert appends == [False, True, False]
     assert scene.node.transactions.driver_of(NAME) is driver

@@ -41,7 +41,6 @@ class UnjoinedStore:
         sequence: Cell,
     ) -> None:
         self.name = spec.name
-        self.spec = spec
         self.entries = entries
         self._key = key
         self._sides = {True: value, False: other}
