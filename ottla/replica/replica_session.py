@@ -19,8 +19,6 @@ from ottla.kernel.ports import Rng
 from ottla.replica.fetch_session import CachedPartition, Key
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
-
     from ottla.replica.partition import Partition
     from ottla.wire.api.fetch import FetchRequest
 
@@ -42,6 +40,13 @@ class Parked(Protocol):
 
     def finish(self) -> None:
         """Answer it now."""
+
+
+class Timer(Protocol):
+    """A planned call of the loop."""
+
+    def when(self) -> float: ...
+    def cancel(self) -> None: ...
 
 
 class WatchedPartition:
@@ -73,7 +78,7 @@ class ReplicaSession:
         self.marked: dict[Key, WatchedPartition] = {}
         self.parked: Parked | None = None
         #: Goes off at the deadline of the parked fetch or before it.
-        self.timer: TimerHandle | None = None
+        self.timer: Timer | None = None
 
     def update(self, request: FetchRequest) -> None:
         """Take over the partitions of a request."""

@@ -234,7 +234,6 @@ class _Reader:
         source.add(f"{items} = {target} = []", f"{add} = {items}.append", f"for _ in range({n}):")
         source.indent += 1
         if self.steps:
-            self.flush()
             source.add("k += 1", f"if not k % {ELEMENTS_A_STEP}:", "    yield")
             source.add(f"    if k > {ELEMENTS_MAX}:", "        raise refuse(f'{k} elements are too many', p)")
         if field.struct is not None:
