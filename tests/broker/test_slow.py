@@ -6,16 +6,18 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import ottla
+from ottla.broker.call.handler import Handler
 from ottla.broker.log_output import _Json
-from ottla.broker.observe.slow import SETTING, parse
+from ottla.broker.observe.slow import SETTING, SlowRequests, parse
 from ottla.client import Admin, ConfigResource, Producer, ResourceType
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.net.sent import SentMarks
-from ottla.wire.api import ApiKey
+from ottla.wire.api import API, ApiKey
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker.wire_client import WireClient
@@ -150,6 +152,19 @@ def test_it_is_changed_while_the_node_runs_and_costs_nothing_when_off(lines: Lin
         admin.alter_configs({mine: {SETTING: "-1"}})
         eventually(lambda: running.dispatch.log.slow is None)
         assert not running.dispatch.log.wanted
+
+
+def test_a_request_that_came_before_the_setting_is_answered_without_times(lines: Lines) -> None:
+    seen: list[tuple[object, object]] = []
+
+    def function(*asked: object) -> str:
+        seen.append(asked)  # type: ignore[arg-type]
+        return "answer"
+
+    call = Mock(times=None)
+    handler = Handler(API[ApiKey.METADATA], function, None)
+    assert SlowRequests(Mock(), 0).around(handler).function(call, "request") == "answer"
+    assert seen == [(call, "request")] and not lines
 
 
 @pytest.mark.parametrize("text", ["many", "-2", "nan", "1e300", ""])
