@@ -139,7 +139,8 @@ class Reader:
 
     def end(self) -> None:
         self.over = True
-        assert self._scene.world.run_until(self._task.done, limit_ms=10_000)
+        # A connection to a machine that has lost its power is given up after ten seconds.
+        assert self._scene.world.run_until(self._task.done, limit_ms=60_000)
         self._task.result()
 
 
