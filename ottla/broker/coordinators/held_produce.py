@@ -1,8 +1,8 @@
 """Holds a transactional produce request until the transaction coordinator, perhaps on another broker, has verified it.
 
 Rules:
-- One question covers all partitions in which the transaction is not open yet. Its answer comes before the whole request
-  is handled.
+- The coordinator is asked once about all partitions in which the transaction is not open yet; the whole request is
+  handled after its answer.
 - A coordinator that still ends the producer's last transaction is asked again, every
   `add.partitions.to.txn.retry.backoff.ms` for `add.partitions.to.txn.retry.backoff.max.ms`: for the producer it would
   cost more to send its records again.

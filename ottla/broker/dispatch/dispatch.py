@@ -105,6 +105,7 @@ class _Route:
     """The decoder, encoder and handler of an (API, version), prepared on its first request."""
 
     __slots__ = (
+        "answers_long",
         "decode",
         "encode",
         "flexible_header",
@@ -124,6 +125,7 @@ class _Route:
         self.flexible_header = request_header_version(key, version) == 2
         self.has_records = has_records(handler.api.request)
         self.tagged_response = response_header_version(key, version) == 1
+        self.answers_long = key in _LONG_ANSWERS
 
 
 class Dispatch:
@@ -226,7 +228,7 @@ class Dispatch:
         if not is_response and isinstance(reply, NoReply):
             slot.fill(())
             return
-        if call.is_long or route.handler.api.key in _LONG_ANSWERS:
+        if call.is_long or route.answers_long:
             in_turns(call.connection, self._write_in_steps(route, call, slot, reply))
             return
         try:
