@@ -194,7 +194,7 @@ class Log:
     @high_watermark.setter
     def high_watermark(self, offset: int | None) -> None:
         self._high_watermark = offset
-        self.producers.replicated(self.high_watermark)
+        self.producers.replicated(self.high_watermark if offset is None else offset)
 
     @property
     def is_replicated(self) -> bool:
@@ -355,7 +355,8 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside of [{self.start_offset}, {self.end_offset}]",
             )
-        end_offset = min(end_offset, self.end_offset)
+        if end_offset > self.end_offset:
+            end_offset = self.end_offset
         slot = bisect_right(self.bases, offset) - 1
         while offset < end_offset and slot < len(self.segments):
             segment = self.segments[slot]
@@ -370,11 +371,9 @@ class Log:
                 end = segment.size
             else:
                 end = segment.position_of(end_offset)
-            size = max(0, end - position)
-            bound = max(max_bytes, first_size) if min_one_batch else max_bytes
-            if bound < first_size:
-                return Slice(segment.file, position, 0, first_offset)
-            return Slice(segment.file, position, min(size, bound), first_offset)
+            size = end - position
+            bound = max_bytes if max_bytes >= first_size else first_size if min_one_batch else 0
+            return Slice(segment.file, position, bound if bound < size else max(0, size), first_offset)
         return Slice(self.active.file, self.active.size, 0, offset)
 
     def end_of(self, piece: Slice) -> int:

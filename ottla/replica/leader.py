@@ -204,7 +204,8 @@ class LeaderReplica:
     @property
     def is_under_min_isr(self) -> bool:
         """Are fewer replicas in sync than acks=all requires?"""
-        return len(self.state.isr) < min(self.settings.min_isr, len(self.state.replicas))
+        in_sync = len(self.state.isr)
+        return in_sync < self.settings.min_isr and in_sync < len(self.state.replicas)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Apply an event; the effects to carry out, in order."""
@@ -241,8 +242,8 @@ class LeaderReplica:
         A session's fetch names only the partitions that changed; all others are as they were at its fetch before.
         """
         progress = self.followers.get(replica_id)
-        if progress is not None and progress.end_offset >= self.end_offset:
-            progress.caught_up_ms = max(progress.caught_up_ms, fetched_ms)
+        if progress is not None and progress.end_offset >= self.end_offset and progress.caught_up_ms < fetched_ms:
+            progress.caught_up_ms = fetched_ms
 
     def _fetched(self, event: Fetched, now_ms: int) -> list[Effect]:
         progress = self.followers.get(event.replica_id)
@@ -250,7 +251,8 @@ class LeaderReplica:
             # Not a replica of this partition, or an earlier incarnation of its broker.
             return []
         if event.offset >= self.end_offset:
-            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+            # Time is monotonic, so this is the latest.
+            progress.caught_up_ms = now_ms
         elif event.offset >= progress.leader_end_offset != UNKNOWN_OFFSET:
             # The follower has all that we had at its last fetch, so it was caught up then.
             progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
@@ -260,7 +262,7 @@ class LeaderReplica:
         progress.broker_epoch = event.broker_epoch
         progress.fetched_ms = now_ms
         progress.leader_end_offset = self.end_offset
-        effects = self._expand(event.replica_id)
+        effects = [] if event.replica_id in self.state.isr else self._expand(event.replica_id)
         return effects + self._raise_high_watermark(now_ms) if moved else effects
 
     def _expand(self, replica_id: int) -> list[Effect]:

@@ -217,9 +217,8 @@ class Partition(HostedReplica):
 
     def _after_append(self, machine: LeaderReplica) -> None:
         for session, watched in self.sessions.items():
-            if not session.is_marked(watched):
+            if session.mark(watched):
                 machine.note_caught_up(session.replica_id, session.fetched_ms)
-                session.mark(watched)
             session.wake()
         self._step(machine, leader.Appended(self.log.visible_end_offset))
 

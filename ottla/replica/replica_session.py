@@ -116,9 +116,12 @@ class ReplicaSession:
         """Will the next fetch look at this partition?"""
         return watched.key in self.marked
 
-    def mark(self, watched: WatchedPartition) -> None:
-        """Have the next fetch look at this partition."""
+    def mark(self, watched: WatchedPartition) -> bool:
+        """Have the next fetch look at this partition; False if it would anyway."""
+        if watched.key in self.marked:
+            return False
         self.marked[watched.key] = watched
+        return True
 
     def served(self, watched: WatchedPartition, *, again: bool, had_records: bool) -> None:
         """Clear the mark unless the next fetch must look `again`; a partition that had records then comes last."""

@@ -129,60 +129,45 @@ class _Writer:
         else:
             self.bytes_like(field, value, nullable)
 
-    def length(self, compact: bool, short: bool, expression: str) -> None:
-        """Write a length, given as an expression."""
-        if not compact:
-            self.run.append(("h" if short else "i", expression))
+    def length(self, compact: bool, short: bool, x: str, *, nullable: bool = False) -> None:
+        """Write the length of variable `x`. If it may be None, a block begins for the value that is present."""
+        source = self.source
+        # A length that joins a run is written with it, whatever it is.
+        joins = bool(self.run) and not compact
+        if nullable and not joins:
             self.flush()
+            null = "b'\\0'" if compact else "b'\\xff\\xff'" if short else "b'\\xff\\xff\\xff\\xff'"
+            source.add(f"if {x} is None:", f"    {self.out}({null})", "else:")
+            source.indent += 1
+        if compact:
+            self.flush()
+            n = source.fresh("n")
+            source.add(f"{n} = len({x}) + 1", f"{self.out}(SMALL[{n}] if {n} < 128 else varint({n}))")
             return
+        length = f"-1 if {x} is None else len({x})" if nullable and joins else f"len({x})"
+        self.run.append(("h" if short else "i", length))
         self.flush()
-        n = self.source.fresh("n")
-        self.source.add(f"{n} = {expression} + 1", f"{self.out}(SMALL[{n}] if {n} < 128 else varint({n}))")
-
-    def null(self, compact: bool, short: bool) -> None:
-        """Write null, as the first branch of an `if`."""
-        code = "b'\\0'" if compact else "b'\\xff\\xff'" if short else "b'\\xff\\xff\\xff\\xff'"
-        self.source.add(f"    {self.out}({code})", "else:")
+        if nullable and joins:
+            source.add(f"if {x} is not None:")
+            source.indent += 1
 
     def bytes_like(self, field: WireField, value: str, nullable: bool) -> None:
         source, short = self.source, field.type == "String"
-        compact = self.flexible and field.compact
         encode = ".encode()" if short else ""
         x = source.fresh("x")
-        if nullable:
-            self.flush()
-            source.add(f"{x} = {value}", f"if {x} is None:")
-            self.null(compact, short)
-            source.indent += 1
-            if encode:
-                source.add(f"{x} = {x}{encode}")
+        if nullable and encode:
+            source.add(f"{x} = {value}", f"if {x} is not None:", f"    {x} = {x}{encode}")
         else:
             source.add(f"{x} = {value}{encode}")
-        self.counted(x, compact, short)
+        self.length(self.flexible and field.compact, short, x, nullable=nullable)
+        source.add(f"{self.out}({x})")
         source.indent -= nullable
-
-    def counted(self, x: str, compact: bool, short: bool) -> None:
-        """Write the length and the bytes of variable `x`."""
-        source = self.source
-        if not compact:
-            self.length(compact, short, f"len({x})")
-            source.add(f"{self.out}({x})")
-            return
-        self.flush()
-        n = source.fresh("n")
-        source.add(f"{n} = len({x}) + 1")
-        source.add(f"{self.out}(SMALL[{n}] if {n} < 128 else varint({n}))", f"{self.out}({x})")
 
     def records(self, value: str, nullable: bool) -> None:
         source = self.source
         x = source.fresh("x")
-        self.flush()
         source.add(f"{x} = {value}")
-        if nullable:
-            source.add(f"if {x} is None:")
-            self.null(self.flexible, False)
-            source.indent += 1
-        self.length(self.flexible, False, f"len({x})")
+        self.length(self.flexible, False, x, nullable=nullable)
         source.add(f"if type({x}) in BYTES and len({x}) < {_OWN_PART_BYTES_MIN}:", f"    {self.out}({x})")
         source.add(f"elif len({x}):", "    parts.append(join(out))", "    out.clear()", f"    parts.append({x})")
         source.indent -= nullable
@@ -190,14 +175,8 @@ class _Writer:
     def array(self, field: WireField, value: str, nullable: bool) -> None:
         source = self.source
         x = source.fresh("x")
-        if nullable:
-            self.flush()
         source.add(f"{x} = {value}")
-        if nullable:
-            source.add(f"if {x} is None:")
-            self.null(self.flexible, False)
-            source.indent += 1
-        self.length(self.flexible, False, f"len({x})")
+        self.length(self.flexible, False, x, nullable=nullable)
         if field.type == "Uuid":
             source.add(f"{self.out}(join({x}))")
         elif field.type in FIXED:
@@ -219,7 +198,8 @@ class _Writer:
                     source.add("pass")
             else:
                 source.add(f"{element} = {element}.encode()")
-                self.counted(element, self.flexible, True)
+                self.length(self.flexible, True, element)
+                source.add(f"{self.out}({element})")
             source.indent -= 1
         source.indent -= nullable
 

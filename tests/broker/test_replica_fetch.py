@@ -132,6 +132,16 @@ def test_each_parked_fetch_of_a_session_waits_as_long_as_it_asked_for() -> None:
     assert waited_ms(2_000) == 2_000
 
 
+def test_a_follower_is_sent_at_most_what_the_node_allows_whatever_it_asks_for() -> None:
+    pair = Pair(fetch_max_bytes="1024")
+    follower = Follower(pair)
+    follower.told(at(0))
+    for _ in range(3):
+        pair.produce(b"x" * 700, acks=1)
+    # The second batch begins within the bound and ends behind it, as Apache Kafka's last one does.
+    assert len(follower.told(max_bytes=1 << 20)[0].records) == 1024
+
+
 def test_a_session_is_told_of_what_changed_and_nothing_else() -> None:
     pair = Pair()
     follower = Follower(pair)

@@ -69,6 +69,7 @@ class ReplicaFetch:
         self.node: BrokerNode = call.node
         self.request = request
         self.by_id = call.version >= BY_ID_FROM
+        self.bytes_max = min(request.max_bytes, call.node.settings.fetch_max_bytes)
         self.session, self.incremental = self._open_session(replica_id)
         self.later: Later | None = None
         self.deadline = 0.0
@@ -76,7 +77,7 @@ class ReplicaFetch:
 
     def _open_session(self, replica_id: int) -> tuple[ReplicaSession, bool]:
         request, sessions = self.request, self.node.replication.sessions
-        now_ms, broker_epoch = self._now_ms(), request.replica_state.replica_epoch
+        now_ms, broker_epoch = self.node.clock.monotonic_ms(), request.replica_state.replica_epoch
         incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         if incremental:
             session = sessions.resume(request.session_id, request.session_epoch, replica_id, self.by_id, now_ms)
@@ -113,7 +114,7 @@ class ReplicaFetch:
         """
         marked = list(self.session.marked.values())
         response = FetchResponse(session_id=self.session.session_id)
-        bytes_left, read_bytes = self.request.max_bytes, 0
+        bytes_left, read_bytes = self.bytes_max, 0
         for first in range(0, len(marked), _PARTITIONS_PER_STEP):
             results: list[tuple[WatchedPartition, PartitionData]] = []
             for watched in marked[first : first + _PARTITIONS_PER_STEP]:
@@ -165,7 +166,7 @@ class ReplicaFetch:
             partition = self.node.leader_of(name, wanted.partition)
             # Watch before the checks, which may fail: the session must hear of it when the partition ends.
             self.session.watch(watched, partition)
-        if wanted.current_leader_epoch != partition.leader_epoch:
+        if 0 <= wanted.current_leader_epoch != partition.leader_epoch:
             partition.check_epoch(wanted.current_leader_epoch)
         return partition
 
@@ -173,29 +174,33 @@ class ReplicaFetch:
         """The response, or None when it is worth waiting for more."""
         session, request = self.session, self.request
         results: list[tuple[WatchedPartition, PartitionData]] = []
-        bytes_left, read_bytes = request.max_bytes, 0
-        urgent, bytes_min = final or request.max_wait_ms <= 0, min(request.min_bytes, request.max_bytes)
-        selects = self.node.replication.selects
+        bytes_max, read_bytes = self.bytes_max, 0
         # A copy, because a disk failure in `_read` marks all partitions that it takes offline.
         for watched in list(session.marked.values()):
-            data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
-            size = len(data.records or b"")
-            read_bytes += size
-            bytes_left -= size
-            urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
-            if size and read_bytes < bytes_min and not urgent and watched.partition is not None:
-                log = watched.partition.log
-                urgent = is_cut_off(log, watched.cached.fetch_offset, log.end_offset)
-            urgent = urgent or (selects and data.high_watermark > watched.cached.sent_high_watermark >= 0)
+            data = self._read(watched, bytes_max - read_bytes, min_one_batch=not read_bytes)
             results.append((watched, data))
-            if bytes_left <= 0:
-                break
-        if not urgent and read_bytes < bytes_min:
+            if data.records:
+                read_bytes += len(data.records)
+                if read_bytes >= bytes_max:
+                    break
+        has_enough = final or request.max_wait_ms <= 0 or read_bytes >= request.min_bytes or read_bytes >= bytes_max
+        if not has_enough and not any(self._is_urgent(watched, data) for watched, data in results):
             return None
         self._add_news(response := FetchResponse(session_id=session.session_id), results)
         if self.later is None:
             self._end_alone()
         return response
+
+    def _is_urgent(self, watched: WatchedPartition, data: PartitionData) -> bool:
+        """Is this an answer that does not wait for `min_bytes`?"""
+        if data.error_code != 0 or data.diverging_epoch.epoch >= 0:
+            return True
+        wanted, partition = watched.cached, watched.partition
+        if data.records and partition is not None:
+            log = partition.log
+            if is_cut_off(log, wanted.fetch_offset, log.end_offset):
+                return True
+        return self.node.replication.selects and data.high_watermark > wanted.sent_high_watermark >= 0
 
     def _read(self, watched: WatchedPartition, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         wanted, partition = watched.cached, None
@@ -240,19 +245,20 @@ class ReplicaFetch:
     def _add_news(self, response: FetchResponse, results: list[tuple[WatchedPartition, PartitionData]]) -> None:
         session, throttle = self.session, self.node.throttles.leader
         for watched, data in results:
-            wanted, has_records = watched.cached, bool(data.records)
-            if data.records and watched.partition is not None and throttle.applies_to(watched.partition.tp):
-                throttle.record(len(data.records), self._now_ms())
+            wanted, partition, records = watched.cached, watched.partition, data.records
+            if records and partition is not None and throttle.applies_to(partition.tp):
+                throttle.record(len(records), self._now_ms())
+            failed, has_records = data.error_code != 0, bool(records)
             news = wanted.must_respond(
-                data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
+                data.high_watermark, data.log_start_offset, has_records=has_records, failed=failed
             )
             # Partitions with more records stay marked until the follower fetches past them; partitions that did not fit
             # stay marked for the next fetch. An error or a divergence is told until the follower names the partition
             # again or forgets it: a follower whose position has not changed names nothing (KIP-227).
-            behind = watched.partition is not None and wanted.fetch_offset < watched.partition.log.end_offset
-            untrue = data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            untrue = failed or data.diverging_epoch.epoch >= 0
+            behind = partition is not None and wanted.fetch_offset < partition.log.end_offset
             session.served(watched, again=behind or untrue, had_records=has_records)
-            if not self.incremental or news or untrue:
+            if news or untrue or not self.incremental:
                 append_data(response, wanted.topic, data)
 
     # ---- waiting
