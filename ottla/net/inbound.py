@@ -141,7 +141,7 @@ class Connection:
             self._handling = False
         if self.closed:
             return
-        if self._slots:
+        if self._slots and (self._slots[0].ready or self._close_when_sent):
             self._send_ready()
         if not self._reading:
             self._read_again()
@@ -347,7 +347,8 @@ class Connection:
         if not self._handling and not self.closed:
             self.heard_at = self._now()
             self._send_ready()
-            self._read_again()
+            if not self._reading:
+                self._read_again()
 
     def _send_ready(self) -> None:
         slots = self._slots
