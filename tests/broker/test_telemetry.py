@@ -219,6 +219,19 @@ def test_a_client_whose_instance_made_room_for_others_has_one_again(
     assert len(scene.telemetry._instances) == 2
 
 
+def test_the_instance_that_makes_room_is_the_one_that_was_silent_the_longest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "_INSTANCES_MAX", 2)
+    scene.subscribe("a", metrics="m.one", interval_ms="1000")
+    scene.ask()
+    scene.telemetry.ask(object(), ME, Uuid(bytes([7] * 16)), scene.now_ms)
+    assert scene.push(b"1") == "NONE"
+    scene.telemetry.ask(object(), ME, Uuid(bytes([8] * 16)), scene.now_ms)
+    scene.now_ms += 1000
+    assert scene.push(b"2") == "NONE"
+
+
 def test_a_closed_connection_takes_its_instance_with_it(scene: Scene) -> None:
     scene.ask()
     scene.telemetry.forget(CONNECTION)

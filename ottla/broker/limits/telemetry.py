@@ -8,8 +8,8 @@ Rules:
 - Decompressed metrics go to `exporter`. Without an exporter the two APIs are not offered, as in Apache Kafka without a
   receiver plug-in, but a client that uses them anyway is served.
 
-An instance lives as long as its connection, which has one. At most `_INSTANCES_MAX` are kept; beyond that the oldest is
-dropped.
+An instance lives as long as its connection, which has one. At most `_INSTANCES_MAX` are kept; beyond that the one that
+was heard of the longest ago is dropped.
 """
 
 from __future__ import annotations
@@ -138,6 +138,7 @@ class Telemetry:
         self._rng = rng
         self._subscriptions: list[TelemetrySubscription] = []
         #: Oldest first.
+        #: In the order of their last requests.
         self._instances: dict[Uuid, Instance] = {}
         self._by_connection: dict[object, Uuid] = {}
         #: The receiver of pushed metrics; set it before the node serves.
@@ -241,8 +242,10 @@ class Telemetry:
             self._instances.pop(instance_id, None)
 
     def _instance(self, connection: object, client: Client, instance_id: Uuid) -> Instance:
-        instance = self._instances.get(instance_id)
-        if instance is None:
+        instance = self._instances.pop(instance_id, None)
+        if instance is not None:
+            self._instances[instance_id] = instance
+        else:
             # A connection has one instance: a client that invents ids would fill the memory.
             self.forget(connection)
             instance = self._instances[instance_id] = Instance(instance_id, client)

@@ -247,14 +247,14 @@ class LogDirs:
     # ---- moves
 
     def resume(self) -> None:
-        """Restart the moves that the last run did not finish."""
+        """Restart the moves that the last run did not finish, also into a directory that was cordoned since."""
         for tp, path in self._store.unfinished_moves.items():
-            if self.move(tp, path) is not ErrorCode.NONE:
+            if self._move(tp, path) is not ErrorCode.NONE:
                 _log.warning("the move of %s to %s is dropped", tp, path)
 
     def move(self, tp: TopicPartition, path: str) -> ErrorCode:
         """Move a partition to another directory; NONE when the move has begun or the partition already lies there."""
-        runtime, store = self._runtime, self._store
+        store = self._store
         if len(str(tp)) + _FUTURE_SUFFIX_LENGTH > _NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path in store.failed_directories:
@@ -263,6 +263,10 @@ class LogDirs:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if path in self.cordoned():
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        return self._move(tp, path)
+
+    def _move(self, tp: TopicPartition, path: str) -> ErrorCode:
+        runtime, store = self._runtime, self._store
         replica = self._leadership().hosted.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:
