@@ -347,8 +347,7 @@ class Connection:
         if not self._handling and not self.closed:
             self.heard_at = self._now()
             self._send_ready()
-            if not self._reading:
-                self._read_again()
+            self._read_again()
 
     def _send_ready(self) -> None:
         slots = self._slots
