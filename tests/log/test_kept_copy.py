@@ -230,3 +230,35 @@ def test_a_cancelled_copy_that_cannot_be_renamed_is_taken_for_no_log(monkeypatch
     append(node.log, b"v")
     node.power_off()
     assert node.start(["/a"]) is None
+
+
+def test_a_cancelled_copy_that_stays_marked_loses_its_mark_before_the_log_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = _Node()
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    with monkeypatch.context() as full:
+        full.setattr(node.disk, "remove", refuse)
+        node.store.cancel_move(_TP)
+    append(node.log, b"v")
+    node.power_off()
+    assert node.start(["/a"]) is None
+
+
+def test_a_log_can_change_after_a_cancelled_copy_is_removed_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = _Node()
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    with monkeypatch.context() as full:
+        full.setattr(node.disk, "remove", refuse)
+        node.store.cancel_move(_TP)
+    node.store.remove_deleted(1 << 60)
+    assert not node.suffixes()
+    append(node.log, b"v")
+    assert node.log.end_offset == _RECORDS + 1
+    assert not node.failures

@@ -50,11 +50,12 @@ def mark(source: Log, copy: Log, failed: Callable[[OSError], None]) -> None:
 
 
 def unmark(disk: Disk, path: str) -> None:
-    """Have no start take this copy for the log."""
+    """Have no start take this copy for the log; the copy may be gone."""
     with suppress(FileNotFoundError):
         disk.remove(f"{path}/{COMPLETE_COPY}")
     # Also when an attempt before removed it, and could not sync that.
-    disk.sync_directory(path)
+    with suppress(FileNotFoundError):
+        disk.sync_directory(path)
 
 
 def is_marked(disk: Disk, path: str) -> bool:

@@ -153,12 +153,17 @@ class Moves(Checkpoints):
             return
         log, directory = move
         log.discard()
-        if tp in self._logs:
-            self._logs[tp].on_change = None
-        if directory.failure is None:
+        source = self._logs.get(tp)
+        if directory.failure is not None:
+            if source is not None:
+                source.on_change = None
+        else:
             path, aside = log.path, self.aside_path(f"{directory.path}/{tp}", DELETE_DIRECTORY, self._now_ms)
             try:
+                # A copy that stays marked loses its mark before the log changes, like that of a move that goes on.
                 kept_copy.unmark(self._disk, path)
+                if source is not None:
+                    source.on_change = None
                 # Under its old name the next start would take what is left of it for a move to begin again.
                 self._disk.rename(path, aside)
                 path = aside
