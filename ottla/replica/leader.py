@@ -237,7 +237,7 @@ class LeaderReplica:
     # ---- followers
 
     def note_caught_up(self, replica_id: int, fetched_ms: int) -> None:
-        """Record, before an append, that a follower had everything when its session last fetched at `fetched_ms`.
+        """Record, when its session marks it, that a follower had everything when it last fetched at `fetched_ms`.
 
         A session's fetch names only the partitions that changed; all others are as they were at its fetch before.
         """

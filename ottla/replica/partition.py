@@ -91,7 +91,8 @@ class Partition(HostedReplica):
             if isinstance(effect, RaiseHighWatermark):
                 self.log.high_watermark = effect.offset
                 for session, watched in self.sessions.items():
-                    session.mark(watched)
+                    if session.mark(watched):
+                        machine.note_caught_up(session.replica_id, session.fetched_ms)
                 self._host.committed(self)
             else:
                 self._host.propose(self, effect)
@@ -225,7 +226,8 @@ class Partition(HostedReplica):
     def log_start_moved(self) -> None:
         """Send the log's new start to the followers with their next fetches."""
         for session, watched in self.sessions.items():
-            session.mark(watched)
+            if session.mark(watched) and self.machine is not None:
+                self.machine.note_caught_up(session.replica_id, session.fetched_ms)
 
     def when_deleted(self, offset: int, done: Done) -> CommitWaiter | None:
         """Call `done` when no live replica has anything below `offset`; if so already, call it now and return None."""

@@ -428,7 +428,9 @@ def test_a_fetch_of_many_partitions_lets_others_have_their_turns() -> None:
     assert follower.told(at(1, last_epoch=0))[0].high_watermark == 1
 
 
-def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session() -> None:
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session(is_marked: bool) -> None:
+    """Also if the log's start has moved since its last fetch."""
     pair = Pair()
     follower = Follower(pair)
     follower.told(at(0))
@@ -439,6 +441,8 @@ def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session() -> None:
     for _ in range(10):
         # Nothing changes in the partition for longer than replica.lag.time.max.ms, and the session goes on.
         assert follower.told(wait_ms=5_000) == {}
+    if is_marked:
+        pair.partition.log_start_moved()
     pair.produce(acks=1)
     after = machine.followers[_FOLLOWER].caught_up_ms
     assert after - before >= 45_000
