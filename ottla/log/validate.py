@@ -49,10 +49,7 @@ _STREAM_MAGIC = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
 
 
 def unpack_padded(data: Buffer) -> Fields:
-    """Unpack a batch that ends before the six bytes do. Raises INVALID_RECORD if it ends within its header."""
-    if len(data) < HEADER_BYTES:
-        raise invalid("the data is shorter than a batch header")
-    # No record is that short, so the padding does not matter.
+    """Unpack a batch that ends before the six bytes do. No record is that short, so the padding does not matter."""
     return HEADER_AND_FIRST.unpack(bytes(data).ljust(HEADER_AND_FIRST.size, b"\0"))
 
 
@@ -62,7 +59,7 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         fields
     )
     if magic != MAGIC:
-        raise _other_magic(magic)
+        only_batch(data)
     if base_offset and from_client:
         raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, it must be 0")
     if size > settings.max_message_bytes:
@@ -103,12 +100,6 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
             raise _header_mismatch(f"the first of {count} records ends at byte {end} of {size}")
 
 
-def _other_magic(magic: int) -> KafkaError:
-    if 0 <= magic < MAGIC:
-        return invalid(f"the batch has magic {magic}, it must be 2")
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
-
-
 def _check_first(data: Buffer, size: int) -> int:
     """The end of the first record. Raises KafkaError if the record is malformed."""
     try:
@@ -139,20 +130,33 @@ def _header_mismatch(why: str) -> RefusedBatch:
     return RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch's records contradict its header: {why}")
 
 
-def only_batch(data: Buffer, size: int) -> Buffer:
-    """The only batch in `data`, without a partial batch that may follow it."""
-    rest = len(data) - size
-    if size < LENGTH_END + _OVERHEAD_BYTES:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch claims {size} bytes")
-    if len(data) >= _MAGIC_END and data[_MAGIC_END - 1] > MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {data[_MAGIC_END - 1]}")
-    if rest < 0:
-        raise invalid(f"the batch claims {size} bytes and has {len(data)}")
-    if size < HEADER_BYTES:
-        return data
-    if rest >= PREFIX.size and PREFIX.unpack_from(data, size)[1] + LENGTH_END <= rest:
+def only_batch(data: Buffer) -> Buffer:
+    """The only batch in `data`, without a partial batch that may follow it. Raises KafkaError for any other format."""
+    end = _batch_end(data, 0)
+    if end is None:
+        raise invalid(f"{len(data)} bytes of records are no complete batch")
+    magic = data[_MAGIC_END - 1]
+    if magic != MAGIC:
+        raise invalid(f"the batch has magic {magic}, it must be {MAGIC}")
+    if _batch_end(data, end) is not None:
         raise invalid("the data has more than one batch, expected one")
-    return memoryview(data)[:size]
+    return data if end == len(data) else memoryview(data)[:end]
+
+
+def _batch_end(data: Buffer, position: int) -> int | None:
+    """The end of the batch of any magic at `position`; None if it is cut off. Raises CORRUPT_MESSAGE if it is none."""
+    rest = len(data) - position
+    if rest < LENGTH_END:
+        return None
+    length = int.from_bytes(data[position + LENGTH_END - 4 : position + LENGTH_END], "big", signed=True)
+    if length < _OVERHEAD_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch claims {length} bytes")
+    if rest < _MAGIC_END:
+        return None
+    magic = int.from_bytes(data[position + _MAGIC_END - 1 : position + _MAGIC_END], "big", signed=True)
+    if not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
+    return position + LENGTH_END + length if LENGTH_END + length <= rest else None
 
 
 def resent(producers: "Producers", fields: Fields, settings: LogSettings, from_client: bool) -> Appended | None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.kernel.callbacks import call_each
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.ports import Buffer
 from ottla.log.epoch import UNDEFINED_EPOCH
@@ -149,7 +149,7 @@ class Partition(HostedReplica):
         machine = self.machine
         if machine is not None and machine.is_under_min_isr:
             needed = min(machine.settings.min_isr, len(machine.state.replicas))
-            raise KafkaError(
+            raise RefusedBatch(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(machine.state.isr)} replicas are in sync, fewer than min.insync.replicas={needed}",
             )

@@ -32,6 +32,11 @@ _ABORTABLE, _BUSY, _RETRY = (
 )
 
 
+def _called(version: int) -> Any:
+    """A call to a node whose metadata has the topic."""
+    return called(version, image=SimpleNamespace(topics={"t": SimpleNamespace(partitions=range(300))}))
+
+
 class _Scene:
     """A producer's batches for two partitions, and what its connection and coordinator are told."""
 
@@ -265,7 +270,7 @@ def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
 ) -> None:
     """An older producer aborts its transaction, or ends, for an error that it does not know to be temporary."""
     request = _Scene().request
-    call = called(version)
+    call = _called(version)
     call.is_long = False
     call.node.transactions.prepare.return_value = None
     call.node.transactions.pass_verified.side_effect = KafkaError(code)
@@ -274,6 +279,9 @@ def test_a_coordinators_error_reaches_a_producer_as_one_that_it_knows(
     answer: Any = produce(call, request)
     (topic,) = answer.responses
     assert [each.error_code for each in topic.partition_responses] == [told, told]
+    # The message of the code alone would be one about replicas, which lets an operator look for a dead broker.
+    words = {_RETRY: code.name, ErrorCode.INVALID_TXN_STATE: "not added to the transaction"}
+    assert all(words.get(told, "") in (each.error_message or "") for each in topic.partition_responses)
     assert not partition.append.called
 
 
@@ -353,7 +361,7 @@ def test_a_transaction_s_batch_is_written_with_its_coordinator_s_answer(count: i
     parts = scene.request.topic_data[0].partition_data
     parts += [PartitionProduceData(index=2 + number, records=None) for number in range(count - 2)]
     scene.request.acks = 1
-    call = called(12)
+    call = _called(12)
     call.is_long = False
     call.node.settings, call.node.loop = scene.call.node.settings, scene.call.node.loop
     transactions = call.node.transactions
@@ -384,7 +392,7 @@ def test_a_batch_that_was_not_asked_about_is_written_without_an_answer() -> None
     """Its transaction was open in the partition when the request came."""
     scene = _Scene()
     scene.request.acks = 1
-    call = called(11)
+    call = _called(11)
     call.is_long = False
     call.node.transactions.prepare = lambda *_, **__: None
     call.node.transactions.pass_verified.side_effect = KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -409,7 +417,7 @@ def test_zstd_is_for_versions_that_know_it(version: int, refused: bool, codec: C
             )
         ],
     )
-    call = called(version)
+    call = _called(version)
     call.is_long = False
     partition = call.node.leader_of.return_value
     partition.machine, partition.log.wants_flush = None, False

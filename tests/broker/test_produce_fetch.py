@@ -158,11 +158,6 @@ def test_version_13_names_topics_by_id(client: WireClient, topic: str) -> None:
     assert values(only(client.ask(fetch, 17))) == [b"by id"]
 
 
-def test_clients_may_not_write_into_internal_topics(client: WireClient) -> None:
-    answer = produced(client, produce_request("__consumer_offsets", batch(b"x")))
-    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
 def test_with_flush_messages_every_ack_comes_after_its_sync(node: ottla.Node, client: WireClient) -> None:
     node.create_topic("synced", settings={"flush.messages": 1})
     for number in range(20):

@@ -78,6 +78,12 @@ def code(answers: list[Any]) -> str:
     return ErrorCode(answers[0].responses[0].partition_responses[0].error_code).name
 
 
+def offsets(answers: list[Any]) -> tuple[int, int]:
+    """(the batch's base offset, the log's start offset)"""
+    part = answers[0].responses[0].partition_responses[0]
+    return part.base_offset, part.log_start_offset
+
+
 def test_acks_all_waits_for_the_other_replica_and_acks_1_does_not() -> None:
     pair = Pair()
     assert code(pair.produce(acks=1)) == "NONE"
@@ -103,11 +109,14 @@ def test_a_batch_that_was_here_already_waits_too() -> None:
 
 def test_the_time_of_a_request_ends_its_wait_and_the_batch_is_committed_all_the_same() -> None:
     pair = Pair()
+    assert not pair.produce()
     waits = pair.produce(timeout_ms=400)
     pair.scene.machine.run(lambda: bool(waits))
     assert code(waits) == "REQUEST_TIMED_OUT"
-    pair.follower_has(1)
-    assert pair.scene.read(0) == [b"v"]
+    # Apache Kafka's response, too, says where the batch is: a later read can tell whether it was committed.
+    assert offsets(waits) == (1, 0)
+    pair.follower_has(2)
+    assert pair.scene.read(0) == [b"v", b"v"]
 
 
 def test_too_few_in_sync_replicas_refuse_before_and_after_the_append() -> None:
@@ -118,7 +127,10 @@ def test_too_few_in_sync_replicas_refuse_before_and_after_the_append() -> None:
     pair.partition.step(MetadataFollowed(PartitionState(pair.partition.leader_epoch, 99, (1, _FOLLOWER), (1,)), 2))
     pair.scene.machine.settle()
     assert code(waits) == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-    assert code(pair.produce()) == "NOT_ENOUGH_REPLICAS"
+    assert offsets(waits) == (0, 0)
+    refused = pair.produce()
+    assert code(refused) == "NOT_ENOUGH_REPLICAS"
+    assert offsets(refused) == (-1, 0)
     assert pair.partition.log.end_offset == 1
     assert code(pair.produce(acks=1)) == "NONE"
     # Nothing is committed while too few are in sync (KIP-966).

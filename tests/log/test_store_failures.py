@@ -21,7 +21,13 @@ from ottla.sim.disk import SimDisk
 from ottla.wire.batch import build
 
 _ID, _OTHER = (Uuid(bytes(15) + bytes([number])) for number in (9, 10))
+_BATCH = build([(1, b"k", b"v", [])])
 _FULL = OSError(errno.ENOSPC, "no space left on device")
+
+
+def _head(length: int, magic: int) -> bytes:
+    """The beginning of a batch, up to its magic."""
+    return bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(4) + magic.to_bytes(1, "big", signed=True)
 
 
 def _disk(**clusters: str) -> SimDisk:
@@ -207,30 +213,33 @@ def test_a_log_that_cannot_begin_again_is_unchanged(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("data", "size", "code"),
+    ("data", "code"),
     [
-        (bytes(60), 60, ErrorCode.CORRUPT_MESSAGE),
-        (bytes(20), 13, ErrorCode.CORRUPT_MESSAGE),
-        (bytes(16) + b"\x03" + bytes(60), 70, ErrorCode.CORRUPT_MESSAGE),
-        (bytes(16) + b"\x02" + bytes(60), 78, ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (bytes(11), ErrorCode.INVALID_RECORD),
+        (_head(13, 2)[:12], ErrorCode.CORRUPT_MESSAGE),
+        (_head(-1, 2) + bytes(60), ErrorCode.CORRUPT_MESSAGE),
+        (_head(14, 3)[:16], ErrorCode.INVALID_RECORD),
+        (_head(65, 3) + bytes(60), ErrorCode.CORRUPT_MESSAGE),
+        (_head(65, -1) + bytes(60), ErrorCode.CORRUPT_MESSAGE),
+        (_head(66, 2) + bytes(60), ErrorCode.INVALID_RECORD),
+        (_head(65, 1) + bytes(60), ErrorCode.INVALID_RECORD),
+        (_BATCH + _BATCH, ErrorCode.INVALID_RECORD),
+        # Apache's reader reads on where the first batch ends.
+        (_BATCH + _head(13, 2), ErrorCode.CORRUPT_MESSAGE),
+        (_BATCH + _head(14, 3), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_a_batch_whose_length_cannot_be_is_refused(data: bytes, size: int, code: ErrorCode) -> None:
-    if size == 60:
-        assert only_batch(data, size) is data, "too short for a header of this magic, which is refused by that"
-        return
+def test_only_one_complete_batch_of_our_magic_is_taken(data: bytes, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
-        only_batch(data, size)
+        only_batch(data)
     assert refused.value.code is code
 
 
 def test_of_a_batch_and_what_follows_it_only_the_batch_is_taken() -> None:
-    batch = build([(1, b"k", b"v", [])])
-    assert bytes(only_batch(batch, len(batch))) == batch
-    for rest in (b"x", batch[:11], batch[:-1]):
-        assert bytes(only_batch(batch + rest, len(batch))) == batch
-    with pytest.raises(KafkaError, match="the data has more than one batch, expected one"):
-        only_batch(batch + batch, len(batch))
+    # The last one claims more than there is.
+    for rest in (b"", b"x", _BATCH[:11], _BATCH[:-1], _head(20, 2)):
+        assert bytes(only_batch(_BATCH + rest)) == _BATCH
 
 
 @pytest.mark.parametrize("many", [2, 100])

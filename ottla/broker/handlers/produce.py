@@ -31,6 +31,7 @@ from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
+from ottla.log.validate import only_batch
 from ottla.net.inbound import PeerError
 from ottla.replica.commit_queue import CommitWaiter
 from ottla.replica.partition import Partition
@@ -235,8 +236,8 @@ class _Answer:
 
     def _committed(self, part: PartitionProduceResponse, error: KafkaError | None) -> None:
         if error is not None:
+            # The batch is in the log; the response still says where.
             part.error_code, part.error_message = error.code, error.message or None
-            part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
         self._one_done()
 
     def _timed_out(self) -> None:
@@ -282,18 +283,18 @@ def _append(
     partition = None
     try:
         partition = _partition_of(call, topic, data.index)
+        # Without a batch, this raises an error.
+        records = data.records or only_batch(b"")
         if request.acks not in _ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         log_start_offset = partition.log.start_offset
-        if not data.records:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
         if partition.machine is not None and request.acks == _ALL:
             partition.check_in_sync()
         if check:
-            _check_attributes(call, partition, data.records, verified)
-        appended = partition.append(data.records, node.clock.now_ms())
+            _check_attributes(call, partition, records, verified)
+        appended = partition.append(records, node.clock.now_ms())
     except KafkaError as error:
-        return _failed(data.index, error, log_start_offset)
+        return _failed(data.index, _first_error(call, request, topic, data) or error, log_start_offset)
     except OSError as error:
         if partition is not None:
             node.log_dirs.check(partition.log, error)
@@ -318,6 +319,31 @@ def _append(
     return part
 
 
+def _first_error(
+    call: Call, request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData
+) -> KafkaError | None:
+    """The error of the checks that Apache Kafka makes before it looks for the partition's leader, or None.
+
+    Only after a refusal: most batches are appended, and the append makes the same checks when it has the header anyway.
+    """
+    try:
+        known = call.node.image.topics.get(_name_of(call, topic))
+        if known is None or not 0 <= data.index < len(known.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        only_batch(data.records or b"")
+        _check_codec(call, attributes_of(data.records or b""))
+        if request.acks not in _ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    except KafkaError as error:
+        return error
+    return None
+
+
+def _check_codec(call: Call, attributes: int) -> None:
+    if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
+
+
 def _check_attributes(
     call: Call,
     partition: Partition,
@@ -326,8 +352,7 @@ def _check_attributes(
 ) -> None:
     """Check that the batch's attributes agree with the request that carries it."""
     attributes = attributes_of(records)
-    if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
+    _check_codec(call, attributes)
     if attributes & TRANSACTIONAL:
         header = header_at(records)
         implicit = call.version >= _IMPLICIT_FROM
@@ -340,26 +365,41 @@ def _check_attributes(
                 implicit=implicit,
             )
         except KafkaError as error:
-            if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
-                why = "Partition was not added to the transaction"
-                raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
-            if error.code in _RETRIABLE or (error.code is ErrorCode.CONCURRENT_TRANSACTIONS and not implicit):
-                # Producers know this error to be retriable.
-                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
-            raise
+            raise _known_to_producers(error, call.version) from None
+
+
+def _known_to_producers(error: KafkaError, version: int) -> KafkaError:
+    """The error of a batch that its transaction coordinator did not verify, as producers of this version know it.
+
+    Without a message the producer would show the one of the code, which says nothing about transactions.
+    """
+    code = error.code
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, error.message or "the partition was not added to the transaction")
+    if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
+        # Producers know this error to be retriable.
+        why = f"cannot verify that the partition was added to the transaction: {code.name}"
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+    return error
 
 
 def _ignore() -> None:
     return None
 
 
+def _name_of(call: Call, topic: TopicProduceData) -> str:
+    if call.version < _BY_ID_FROM:
+        return topic.name
+    name: str | None = call.node.topic_name(topic.topic_id)
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return name
+
+
 def _partition_of(call: Call, topic: TopicProduceData, index: int) -> Partition:
-    name = topic.name
-    if call.version >= _BY_ID_FROM:
-        topic_name = call.node.topic_name(topic.topic_id)
-        if topic_name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        name = topic_name
+    name = _name_of(call, topic)
     if name in INTERNAL_TOPICS and call.client_id != _INTERNAL_WRITER:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write into {name}")
     return call.node.leader_of(name, index)
