@@ -3,12 +3,13 @@
 Rules:
 - Every waiter is called once: without an error when the high watermark reaches its offset, or with an error when this
   node stops leading the partition in this leader epoch.
+- A waiter that `stays` goes on waiting if this node leads the next epoch, too: it has kept its records.
 - A waiter that is cancelled (its request timed out) is not called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from ottla.kernel.callbacks import raise_all
@@ -21,15 +22,16 @@ Done = Callable[[KafkaError | None], None]
 class CommitWaiter:
     """A callback and the `offset` that the high watermark must reach."""
 
-    __slots__ = ("_number", "done", "offset")
+    __slots__ = ("done", "number", "offset", "stays")
 
-    def __init__(self, offset: int, number: int, done: Done) -> None:
+    def __init__(self, offset: int, number: int, done: Done, stays: bool) -> None:
         self.offset = offset
-        self._number = number
+        self.number = number
         self.done: Done | None = done
+        self.stays = stays
 
     def __lt__(self, other: CommitWaiter) -> bool:
-        return (self.offset, self._number) < (other.offset, other._number)
+        return (self.offset, self.number) < (other.offset, other.number)
 
     def cancel(self) -> None:
         """Stop waiting; `done` is not called."""
@@ -55,16 +57,30 @@ class CommitQueue:
         """The lowest offset that a waiter, perhaps a cancelled one, waits for."""
         return self._heap[0].offset if self._heap else None
 
-    def add(self, offset: int, done: Done) -> CommitWaiter:
+    def add(self, offset: int, done: Done, stays: bool = False) -> CommitWaiter:
         """Call `done` when the high watermark is `offset` or more. Waiters for the same offset are called in order."""
         if len(self._heap) >= self._sweep_length:
             self._heap = [waiter for waiter in self._heap if waiter.done is not None]
             heapify(self._heap)
             self._sweep_length = max(64, 2 * len(self._heap))
         self._count += 1
-        waiter = CommitWaiter(offset, self._count, done)
+        waiter = CommitWaiter(offset, self._count, done, stays)
         heappush(self._heap, waiter)
         return waiter
+
+    def take_staying(self) -> list[CommitWaiter]:
+        """Take the waiters out that go on waiting in the next epoch."""
+        staying = [waiter for waiter in self._heap if waiter.stays and waiter.done is not None]
+        self._heap = [waiter for waiter in self._heap if not waiter.stays]
+        heapify(self._heap)
+        return staying
+
+    def adopt(self, waiters: Iterable[CommitWaiter]) -> None:
+        """Queue the waiters of the epoch before, before any of this epoch."""
+        for waiter in sorted(waiters):
+            self._count += 1
+            waiter.number = self._count
+            heappush(self._heap, waiter)
 
     def complete(self, high_watermark: int, error: KafkaError | None = None) -> None:
         """Call every waiter up to `high_watermark`; with `error` if the records were committed by too few replicas."""

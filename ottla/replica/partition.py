@@ -104,9 +104,10 @@ class Partition(HostedReplica):
             error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.commits.complete(self.log.high_watermark, error)
 
-    def when_committed(self, offset: int, done: Done) -> CommitWaiter | None:
+    def when_committed(self, offset: int, done: Done, *, stays: bool = False) -> CommitWaiter | None:
         """Call `done` when everything below `offset` is committed; if it is already, call it now and return None.
 
+        If it `stays`, a new epoch of this leader does not end the wait, as in Apache Kafka; one of another leader does.
         A sole replica calls `done` at once even if a flush is still due: its caller makes that flush. After `end` the
         log belongs to another epoch, which may have replaced the records.
         """
@@ -116,7 +117,7 @@ class Partition(HostedReplica):
         if self.machine is None or self.log.high_watermark >= offset:
             done(None)
             return None
-        return self.commits.add(offset, done)
+        return self.commits.add(offset, done, stays)
 
     @property
     def is_catching_up(self) -> bool:
@@ -238,6 +239,9 @@ class Partition(HostedReplica):
 
     def synced(self) -> None:
         """Take the log's flushed end into account after a flush that `flush.messages` asked for."""
+        if self._ended is not None:
+            # The log is another epoch's now, whose replicas are not those that this machine knows.
+            return
         if self.machine is not None:
             self._step(self.machine, leader.Appended(self.log.visible_end_offset))
         else:

@@ -152,6 +152,40 @@ def test_whoever_waits_when_another_leads_is_told_so() -> None:
     assert pair.partition.high_watermark == 1
 
 
+def test_a_new_epoch_of_its_leader_does_not_end_a_producers_wait() -> None:
+    """The end of a reassignment begins an epoch; a producer without sequences would write its batches twice."""
+    pair = Pair()
+    first, second = pair.produce(), pair.produce()
+    late = pair.produce(timeout_ms=400)
+    epoch = pair.partition.leader_epoch
+    pair.change(leader=1)
+    assert pair.partition.leader_epoch > epoch and not first + second + late
+    pair.scene.machine.run(lambda: bool(late))
+    assert code(late) == "REQUEST_TIMED_OUT"
+    pair.follower_has(1)
+    assert code(first) == "NONE" and not second
+    pair.change(leader=_FOLLOWER)
+    assert code(second) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_producer_waits_for_no_replica_that_has_left() -> None:
+    pair = Pair()
+    waits = pair.produce()
+    pair.change(replicas=[1], isr=[1], leader=1)
+    assert code(waits) == "NONE"
+
+
+def test_a_flush_of_an_earlier_epoch_commits_nothing_in_a_later_one() -> None:
+    pair = Pair()
+    pair.change(isr=[1])
+    before = pair.partition
+    pair.change(isr=[1, _FOLLOWER], leader=1)
+    pair.produce(acks=1)
+    # A flush that was asked for before ends now.
+    before.synced()
+    assert pair.partition.high_watermark == 0
+
+
 def test_a_batch_counts_when_it_is_synced_here_and_held_there() -> None:
     pair = Pair(log_flush_interval_messages="1")
     waits = pair.produce()

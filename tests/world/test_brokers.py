@@ -19,6 +19,7 @@ from ottla.wire.api import share_acknowledge, share_fetch
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import build
 
 SESSION_MS = 9_000
 
@@ -250,7 +251,7 @@ def test_who_leads_instead_is_said_beside_the_error(cluster: Cluster) -> None:
     where = cluster.brokers[0].host.address
     direct = Outbound(loop, where, 9092, client_id="me", rng=cluster.world.rng, new_socket=cluster.client.socket)
     told: list[Any] = []
-    part = PartitionProduceData(index=elsewhere, records=b"x")
+    part = PartitionProduceData(index=elsewhere, records=build([(1, None, b"x", ())]))
     topic = TopicProduceData(topic_id=topic_id, partition_data=[part])
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=elsewhere)])
     shared = share_fetch.FetchTopic(

@@ -9,7 +9,7 @@ Rules:
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
   serves all requests that arrived in the meantime (group commit).
 - acks=all is answered when the high watermark has passed the batch, including a duplicate. Errors: NOT_ENOUGH_REPLICAS
-  before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when the leader changes,
+  before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when another broker leads,
   REQUEST_TIMED_OUT after the request's timeout. After an error the batch may still be committed.
 
 KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transaction guard, 951 leader hints.
@@ -220,7 +220,7 @@ class _Answer:
             call.node.flusher.flush([partition.log for partition in self._unflushed], self._flushed)
         for partition, part, offset in pending:
             if part is not None:
-                waiter = partition.when_committed(offset, partial(self._committed, part))
+                waiter = partition.when_committed(offset, partial(self._committed, part), stays=True)
                 if waiter is not None:
                     self._waiters.append((waiter, part))
         if self._waiters and self._left:

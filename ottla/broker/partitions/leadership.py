@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from ottla.kernel.lazy import LazyModule
 from ottla.log.directory.new_log import NewLog
 from ottla.log.log import Log
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage
+from ottla.replica.commit_queue import CommitWaiter
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.leader import MetadataFollowed, PartitionState
 from ottla.replica.partition import Partition
@@ -183,8 +184,11 @@ class Leadership:
                 self._drop_replica(tp, topic)
             elif replica is not None:
                 if replica.leader_epoch != known.leader_epoch:
+                    staying: list[CommitWaiter] = []
+                    if known.leader == node_id and isinstance(replica, Partition):
+                        staying = replica.commits.take_staying()
                     self.resign(tp)
-                    self._host(tp, topic, replica.log, replica)
+                    self._host(tp, topic, replica.log, replica, staying)
                 elif isinstance(replica, Partition):
                     self._adjust(replica, known)
             elif name not in self._creations:
@@ -301,8 +305,18 @@ class Leadership:
             return None
         return log
 
-    def _host(self, tp: TopicPartition, topic: TopicImage, log: Log, before: HostedReplica | None = None) -> None:
-        """Lead or follow a partition with this log; `before` is this node's replica in an earlier epoch."""
+    def _host(
+        self,
+        tp: TopicPartition,
+        topic: TopicImage,
+        log: Log,
+        before: HostedReplica | None = None,
+        staying: Sequence[CommitWaiter] = (),
+    ) -> None:
+        """Lead or follow a partition with this log; `before` is this node's replica in an earlier epoch.
+
+        `staying` waited at `before` for records that this node, which leads again, still has.
+        """
         known = topic.partitions[tp.partition]
         if len(known.replicas) == 1:
             log.high_watermark = None
@@ -314,21 +328,24 @@ class Leadership:
             log.high_watermark = min(log.high_watermark, log.end_offset)
         self._log_dirs.assign_later(tp)
         if known.leader == self._runtime.node_id:
-            self._lead(tp, topic, log)
+            self._lead(tp, topic, log, staying)
         else:
             replica = followed.FollowedPartition(tp, topic.topic_id, log, known.leader_epoch, known.leader)
             replica.on_readable = self._on_readable
             self.hosted[tp] = replica
             self._replication.follow(replica)
 
-    def _lead(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
+    def _lead(self, tp: TopicPartition, topic: TopicImage, log: Log, staying: Sequence[CommitWaiter]) -> None:
         known = topic.partitions[tp.partition]
         partition = self.hosted[tp] = self.partitions[tp] = Partition(tp, topic.topic_id, log, known.leader_epoch)
         partition.on_readable = self._on_readable
+        partition.commits.adopt(staying)
         # Records that a killed process left in the page cache take effect from now on, so flush them first.
         if not self._flush(partition):
             return
         self._adjust(partition, known)
+        # They may wait for no other replica any more.
+        self._replication.committed(partition)
         self._on_led(partition)
 
     def _flush(self, partition: Partition) -> bool:
