@@ -41,6 +41,7 @@ _LOST_BEFORE = (
     errno.ENOPROTOOPT,
     errno.EOPNOTSUPP,
 )
+_WITHOUT_IPV6 = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL)
 _SWEEPS_PER_IDLE_TIME = 4
 
 
@@ -85,10 +86,33 @@ class OpenGate:
 def listening_socket(
     host: str, port: int, backlog: int, new_socket: Callable[..., socket.socket] = socket.socket
 ) -> socket.socket:
-    """A non-blocking socket that listens at this address. `new_socket` creates it. Raises OSError."""
-    sock = new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    """A non-blocking socket that listens at this address. `new_socket` creates it. Raises OSError.
+
+    An empty host means all addresses, IPv6 and IPv4 by one socket. A name stands for its IPv4 address, if it has one.
+    """
+    if not host:
+        try:
+            return _listening(socket.AF_INET6, "::", port, backlog, new_socket)
+        except OSError as error:
+            if error.errno not in _WITHOUT_IPV6:
+                raise
+    if ":" in host:
+        return _listening(socket.AF_INET6, host, port, backlog, new_socket)
+    try:
+        return _listening(socket.AF_INET, host, port, backlog, new_socket)
+    except socket.gaierror:
+        return _listening(socket.AF_INET6, host, port, backlog, new_socket)
+
+
+def _listening(
+    family: int, host: str, port: int, backlog: int, new_socket: Callable[..., socket.socket]
+) -> socket.socket:
+    sock = new_socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host == "::":
+            # Otherwise a setting of the system decides about IPv4 clients.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind((host, port))
         sock.listen(backlog)
     except OSError:

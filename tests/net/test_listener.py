@@ -12,7 +12,14 @@ from itertools import pairwise
 import pytest
 
 from ottla.host.loop import new_loop
-from ottla.net.listener import ACCEPTS_AT_ONCE, TLS_ACCEPTS_AT_ONCE, Gate, ListeningSocket, OpenGate
+from ottla.net.listener import (
+    ACCEPTS_AT_ONCE,
+    TLS_ACCEPTS_AT_ONCE,
+    Gate,
+    ListeningSocket,
+    OpenGate,
+    listening_socket,
+)
 from tests.net.turning import turn_until
 
 
@@ -36,6 +43,7 @@ def served(
     new_socket: Callable[..., socket.socket] = socket.socket,
     accepts_at_once: int = ACCEPTS_AT_ONCE,
     gate: Gate | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[tuple[asyncio.AbstractEventLoop, ListeningSocket, contextlib.ExitStack]]:
     loop = new_loop()
     listener = ListeningSocket(
@@ -49,7 +57,7 @@ def served(
         gate=gate,
         new_socket=new_socket,
     )
-    listener.bind("127.0.0.1", 0)
+    listener.bind(host, 0)
     listener.serve()
     with contextlib.ExitStack() as stack:
         stack.callback(loop.close)
@@ -150,3 +158,68 @@ def test_an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() -> No
         assert connection.peer[0] == "127.0.0.1"
         connection.close("")
     assert gate.addresses == ["127.0.0.1"] * 2
+
+
+def test_a_listener_at_all_addresses_serves_clients_of_ipv4() -> None:
+    with served(host="") as (loop, listener, stack):
+        arrive(listener, 1, stack)
+        turn_until(loop, lambda: len(listener.connections) == 1)
+        assert [connection.peer[0] for connection in listener.connections] == ["127.0.0.1"]
+
+
+_4, _6 = socket.AF_INET, socket.AF_INET6
+_TAKEN, _NO_ADDRESS = OSError(errno.EADDRINUSE, "taken"), OSError(errno.EADDRNOTAVAIL, "no IPv6 here")
+_NO_NAME = socket.gaierror(socket.EAI_NONAME, "no such name")
+
+
+@pytest.mark.parametrize(
+    ("host", "failures", "bound"),
+    [
+        pytest.param("", {}, (_6, "::"), id="all"),
+        pytest.param("", {_6: _NO_ADDRESS}, (_4, ""), id="all without IPv6"),
+        pytest.param("", {_6: _TAKEN}, _TAKEN, id="all, and one is taken"),
+        pytest.param("::", {}, (_6, "::"), id="the same by its IPv6 name"),
+        pytest.param("fe80::1", {}, (_6, "fe80::1"), id="one of IPv6"),
+        pytest.param("10.0.0.1", {}, (_4, "10.0.0.1"), id="one of IPv4"),
+        pytest.param("10.0.0.1", {_4: _NO_ADDRESS}, _NO_ADDRESS, id="one of another machine"),
+        pytest.param("name", {}, (_4, "name"), id="a name"),
+        pytest.param("name", {_4: _NO_NAME}, (_6, "name"), id="a name that has an IPv6 address only"),
+        pytest.param("name", {_4: _NO_NAME, _6: _NO_NAME}, _NO_NAME, id="a name that has none"),
+    ],
+)
+def test_a_listener_is_reached_by_every_kind_of_address_that_its_host_stands_for(
+    host: str, failures: dict[int, OSError], bound: tuple[int, str] | OSError
+) -> None:
+    """In a cluster of IPv6 addresses only, an empty host that means those of IPv4 is reached by nothing."""
+
+    class Socket:
+        def __init__(self, family: int, _kind: int) -> None:
+            self.family, self.address, self.closed = family, "", False
+            self.options: dict[int, int] = {}
+            sockets.append(self)
+
+        def setsockopt(self, _level: int, option: int, value: int) -> None:
+            self.options[option] = value
+
+        def bind(self, address: tuple[str, int]) -> None:
+            if self.family in failures:
+                raise failures[self.family]
+            self.address = address[0]
+
+        def listen(self, _backlog: int) -> None: ...
+        def setblocking(self, _flag: bool) -> None: ...
+        def close(self) -> None:
+            self.closed = True
+
+    sockets: list[Socket] = []
+    if isinstance(bound, OSError):
+        with pytest.raises(type(bound)) as raised:
+            listening_socket(host, 9092, 5, Socket)  # type: ignore[arg-type]
+        assert raised.value is bound
+        assert all(each.closed for each in sockets)
+        return
+    listening_socket(host, 9092, 5, Socket)  # type: ignore[arg-type]
+    assert ((sockets[-1].family, sockets[-1].address), sockets[-1].closed) == (bound, False)
+    assert [each.closed for each in sockets[:-1]] == [True] * len(failures)
+    # Some systems serve IPv4 clients by an IPv6 socket only when they are asked to.
+    assert (sockets[-1].options.get(socket.IPV6_V6ONLY) == 0) is (bound[1] == "::")

@@ -16,6 +16,7 @@ COMBINED = {
     "log.dirs": "/data/a,/data/b",
 }
 BROKER = COMBINED | {"process.roles": "broker", "node.id": "4", "listeners": "PLAINTEXT://:9092"}
+CONTROLLER = COMBINED | {"process.roles": "controller", "listeners": "CONTROLLER://:9093"}
 HOUR_MS = 3_600_000
 
 
@@ -167,9 +168,21 @@ def test_roles_say_what_a_node_is() -> None:
         ({"listeners": "CONTROLLER://:9093"}, "listeners: clients have no listener"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2,CONTROLLER://:3"}, "listeners: two listeners are called PLAINT"),
         ({"listener.security.protocol.map": "A=B"}, "listener.security.protocol.map: 'A=B' is not NAME:PROTOCOL"),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners: clients cannot reach 0.0.0.0"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners: PLAINTEXT://0.0.0.0:9092 is no"),
+        (
+            {"advertised.listeners": "PLAINTEXT://h:9092,CONTROLLER://0.0.0.0:9093"},
+            "advertised.listeners: CONTROLLER://0.0.0.0:9093 is no address",
+        ),
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"},
+            "listeners: PLAINTEXT://0.0.0.0:9092 is no address that clients can reach; set advertised.listeners",
+        ),
         ({"advertised.listeners": "SSL://host:9092"}, "advertised.listeners: SSL is not among the names of listeners"),
         ({"controller.quorum.voters": "2@host:9093"}, "controller.quorum.voters has no entry for this controller"),
+        (
+            {"controller.quorum.voters": "1@0.0.0.0:9093"},
+            "controller.quorum.voters: other nodes cannot reach 1@0.0.0.0",
+        ),
         ({"controller.quorum.voters": "host:9093"}, "invalid value for controller.quorum.voters: host:9093 (e"),
         ({"inter.broker.listener.name": "OTHER"}, "inter.broker.listener.name=OTHER: not in listener.security.proto"),
         ({"log.retention.ms": "0"}, "invalid value for log.retention.ms: 0 (expected 1 or more, or -1)"),
@@ -211,6 +224,33 @@ def test_a_node_without_a_quorum_says_how_to_give_one() -> None:
 def test_a_broker_alone_has_rules_of_its_own(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(OttlaError, match=sentence):
         ServerSettings.parse(BROKER | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"inter.broker.listener.name": "CONTROLLER"},
+            "inter.broker.listener.name=CONTROLLER is a controller listener",
+        ),
+        (
+            {"advertised.listeners": "CONTROLLER://0.0.0.0:9093"},
+            "advertised.listeners: CONTROLLER://0.0.0.0:9093 is no",
+        ),
+        ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners: PLAINTEXT has no effect"),
+    ],
+)
+def test_a_controller_alone_has_rules_of_its_own(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OttlaError, match=sentence):
+        ServerSettings.parse(CONTROLLER | given)
+
+
+def test_a_node_may_listen_at_all_addresses() -> None:
+    """Others get the advertised address, or this host's name."""
+    everywhere = "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093"
+    assert settings(listeners=everywhere, advertised_listeners="PLAINTEXT://h:9092").listeners[0].host == "0.0.0.0"
+    assert settings(listeners="PLAINTEXT://:9092,CONTROLLER://0.0.0.0:9093").listeners[1].host == "0.0.0.0"
+    assert ServerSettings.parse(CONTROLLER | {"listeners": "CONTROLLER://0.0.0.0:9093"}).listeners[0].port == 9093
 
 
 def test_settings_of_plug_ins_and_single_listeners_are_let_through() -> None:

@@ -60,6 +60,14 @@ def test_sources_are_looked_up_only_for_settings_that_were_given(monkeypatch: py
     assert asked == ["num.io.threads"]
 
 
+def test_heartbeats_that_one_delay_makes_too_late_are_named() -> None:
+    half = {"broker.heartbeat.interval.ms": "4500"}
+    assert notices(ServerSettings.parse(COMBINED | half)) == []
+    for more in ({"broker.heartbeat.interval.ms": "4501"}, half | {"broker.session.timeout.ms": "8999"}):
+        (line,) = notices(ServerSettings.parse(COMBINED | more))
+        assert "is more than half of broker.session.timeout.ms" in line
+
+
 def test_settings_without_effect_are_named_in_one_line_without_their_values() -> None:
     given = {
         "num.io.threads": "16",

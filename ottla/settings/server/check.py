@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ottla.settings.server.settings import ServerSettings
 
 _MEBIBYTE = 1 << 20
+#: As the address of a listener: all addresses of the machine. Nothing can connect to it.
+_EVERYWHERE = "0.0.0.0"
 
 _OF_EVERY_KIND = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
 #: Kind of group -> the settings that have a minimum and a maximum.
@@ -30,6 +32,12 @@ def check_together(settings: ServerSettings) -> None:
     """Raise OttlaError for the first violated rule."""
     _check_node(settings)
     _check_quorum(settings)
+    for listener in settings.advertised_listeners or ():
+        _require(
+            listener.host != _EVERYWHERE,
+            f"advertised.listeners: {listener} is no address that others can reach; set "
+            f"{listener.name}://HOST:{listener.port}",
+        )
     if settings.is_broker:
         _check_broker_listeners(settings)
     _check_times(settings)
@@ -67,6 +75,12 @@ def _check_quorum(settings: ServerSettings) -> None:
         "the quorum is not configured: set controller.quorum.bootstrap.servers=HOST:PORT of the controllers "
         "(or controller.quorum.voters=ID@HOST:PORT)",
     )
+    for voter in voters:
+        _require(
+            voter.host != _EVERYWHERE,
+            f"controller.quorum.voters: other nodes cannot reach {voter.id}@{voter.host}:{voter.port}; set "
+            f"{voter.id}@HOST:{voter.port}",
+        )
     own = {listener.name for listener in settings.listeners}
     if settings.is_controller:
         _require(
@@ -82,6 +96,12 @@ def _check_quorum(settings: ServerSettings) -> None:
         if not settings.is_broker:
             others = sorted(own - set(names))
             _require(not others, f"listeners: {', '.join(others)} has no effect on a controller-only node; remove it")
+            inter_broker = settings.inter_broker_listener_name
+            _require(
+                not settings.given("inter.broker.listener.name") or inter_broker not in names,
+                f"inter.broker.listener.name={inter_broker} is a controller listener, and this node is only a "
+                "controller; remove the line",
+            )
         return
     _require(
         settings.node_id not in ids,
@@ -119,10 +139,13 @@ def _check_broker_listeners(settings: ServerSettings) -> None:
             f"advertised.listeners: {listener.name} is not among the names of listeners "
             f"({', '.join(sorted(listeners))})",
         )
-        _require(
-            listener.host != "0.0.0.0" or settings.advertised_listeners is None,
-            f"advertised.listeners: clients cannot reach 0.0.0.0; set {listener.name}://HOST:{listener.port}",
-        )
+    if settings.advertised_listeners is None:
+        for listener in advertised:
+            _require(
+                listener.host != _EVERYWHERE,
+                f"listeners: {listener} is no address that clients can reach; set advertised.listeners="
+                f"{listener.name}://HOST:{listener.port}, too",
+            )
     _require(
         settings.inter_broker_listener_name in {listener.name for listener in advertised},
         f"inter.broker.listener.name: brokers use {settings.inter_broker_listener_name}, which is not "

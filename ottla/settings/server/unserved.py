@@ -70,7 +70,7 @@ def _check_listeners(settings: ServerSettings) -> None:
 
 
 def notices(settings: ServerSettings) -> list[str]:
-    """Return the lines that a node logs at startup about ignored settings."""
+    """Return the lines that a node logs at startup about ignored and risky settings."""
     lines = [f"{name}: removed in Kafka 4; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
     unknown = _unknown(settings, removed=False)
     if unknown:
@@ -79,6 +79,12 @@ def notices(settings: ServerSettings) -> list[str]:
     ignored = _without_effect(settings)
     if ignored:
         lines.append(f"settings that have no effect on this node: {', '.join(ignored)}")
+    beat_ms, session_ms = settings.broker_heartbeat_interval_ms, settings.broker_session_timeout_ms
+    if 2 * beat_ms > session_ms:
+        lines.append(
+            f"broker.heartbeat.interval.ms={beat_ms} is more than half of broker.session.timeout.ms={session_ms}: one "
+            "late heartbeat fences a broker"
+        )
     return lines
 
 
