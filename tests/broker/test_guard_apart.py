@@ -311,12 +311,18 @@ def test_topics_that_may_not_be_described_are_left_out_of_all_topics() -> None:
     from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 
     for version, topics in ((0, []), (9, None)):
-        response = MetadataResponse(topics=[MetadataResponseTopic(name=each) for each in ("a", "hidden", "b")])
+        response = MetadataResponse(topics=[MetadataResponseTopic(name=each) for each in "ab"])
         scene = Scene(ApiKey.METADATA, version, "DESCRIBE TOPIC hidden", response=response)
+        scene.call.node.image.topics = dict.fromkeys(("a", "hidden", "b"))
         scene.request.topics = topics
         scene.request.include_topic_authorized_operations = True
         told = scene.ask()
+        assert [each.name for each in scene.passed[0].topics] == ["a", "b"]
         assert [(each.name, each.topic_authorized_operations) for each in told.topics] == [("a", 1001), ("b", 1001)]
+        # For version 0 the handler takes a request without topics for one about all of them.
+        scene = Scene(ApiKey.METADATA, version, "DESCRIBE TOPIC there", response=response)
+        scene.request.topics = topics
+        assert scene.ask().topics == [] and scene.passed[0].topics == []
     # No topics at all, since version 1.
     scene = Scene(ApiKey.METADATA, 9)
     scene.request.topics = []

@@ -22,7 +22,7 @@ from tests.broker.guard_scene import Scene, filled
 #: API: the questions of a request that names something everywhere, and of one that names nothing. The names of the
 #: elements of a list are the list's.
 TABLE = """
-Metadata : CREATE CLUSTER : DESCRIBE TOPIC name
+Metadata : CREATE CLUSTER : DESCRIBE TOPIC there
 OffsetForLeaderEpoch : CLUSTER_ACTION CLUSTER : CLUSTER_ACTION CLUSTER
 CreateTopics : CREATE CLUSTER, DESCRIBE_CONFIGS TOPIC name : CREATE CLUSTER, DESCRIBE_CONFIGS TOPIC name
 DeleteTopics : DELETE CLUSTER, DESCRIBE TOPIC there : DELETE CLUSTER, DESCRIBE TOPIC there

@@ -67,6 +67,22 @@ def test_a_long_request_is_asked_about_in_steps(key: ApiKey, version: int | None
     assert len(getattr(scene.passed[0], field)) == _MANY
 
 
+def test_a_question_about_all_topics_is_short_and_is_asked_in_steps_nevertheless() -> None:
+    scene = Scene(ApiKey.METADATA, 9, *(f"DESCRIBE TOPIC name-{number}" for number in range(_MANY) if number % 2))
+    scene.call.node.image.topics = dict.fromkeys(f"name-{number}" for number in range(_MANY))
+    scene.request.topics, scene.request.allow_auto_topic_creation = None, True
+    scene.ask()
+    steps = 1
+    while scene.steps and not scene.passed:
+        assert len(scene.authorizer.questions) == steps * _STEP
+        scene.steps.pop()()
+        steps += 1
+    (passed,) = scene.passed
+    assert [each.name for each in passed.topics] == [f"name-{number}" for number in range(0, _MANY, 2)]
+    # A topic that is deleted meanwhile is not created again.
+    assert not passed.allow_auto_topic_creation and steps > _MANY // _STEP
+
+
 def test_offsets_of_several_groups_are_asked_about_in_steps() -> None:
     scene = Scene(ApiKey.OFFSET_FETCH, 9)
     scene.call.is_long = True

@@ -16,16 +16,18 @@ from ottla.broker.dispatch import dispatch
 from ottla.broker.handlers.fetch import ParkedFetch
 from ottla.kernel.error import ErrorCode
 from ottla.replica.fetch_session import CachedPartition
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.sim.machine import Machine
 from ottla.sim.net import SimConnection
 from ottla.wire.api import ApiKey
+from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.batch import build, read
-from ottla.wire.compile import step_decoder
+from ottla.wire.compile import decode, step_decoder
 from tests.abuse.served import frame
 from tests.broker.wire_client import WireClient
 
@@ -176,6 +178,34 @@ def test_very_many_requests_that_waited_and_are_read_in_one_step_are_all_answere
         machine.connect(lambda _: answered.append("waits"), lambda: None).send(waits)
     machine.run(lambda: len(answered) == 301)
     assert answered.count("read") == 1
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["open", "with an authorizer"])
+@pytest.mark.parametrize(
+    ("topics", "partitions", "asked"),
+    [(1, 600, None), (1, 600, ["t0"]), (20, 30, None), (260, 1, None)],
+    ids=["one of many partitions", "the same by its name", "many with some partitions", "very many"],
+)
+def test_a_short_question_about_many_partitions_does_not_hold_up_others(
+    topics: int, partitions: int, asked: list[str] | None, secured: bool
+) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"} if secured else {}
+    machine = Machine(Random(1), settings)
+    machine.start()
+    for number in range(topics):
+        machine.create_topic(f"t{number}", partitions)
+    machine.settle()
+    named = None if asked is None else [MetadataRequestTopic(name=name) for name in asked]
+    answers: list[bytes] = []
+    machine.connect(answers.append, lambda: None).send(frame(MetadataRequest(topics=named), 9)[4:])
+    machine.connect(answers.append, lambda: None).send(frame(ApiVersionsRequest(), 0)[4:])
+    machine.run(lambda: len(answers) == 2)
+    short, long = answers
+    assert len(short) < 1000
+    response = decode(MetadataResponse, 9, long, 5)[0]
+    assert {topic.name: [each.partition_index for each in topic.partitions] for topic in response.topics} == {
+        f"t{number}": [*range(partitions)] for number in range(topics)
+    }
 
 
 # ---- Produce

@@ -92,7 +92,7 @@ class Times:
 class Call:
     """The context of a request: the client, the version, the node."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "times", "version")
+    __slots__ = ("answers_long", "client_id", "connection", "correlation_id", "meter", "node", "times", "version")
     #: True for a long frame, which is decoded, handled and answered in steps.
     is_long: ClassVar[bool] = False
     #: True for a request in a broker's envelope: the connection is the broker's.
@@ -106,6 +106,8 @@ class Call:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        #: Set by a handler whose response to a short request is long: it is encoded in steps.
+        self.answers_long = False
         #: The request's cost; None while there are no quotas.
         self.meter: Meter | None = None
         #: The request's timestamps; None while no log needs them.

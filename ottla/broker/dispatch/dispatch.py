@@ -228,7 +228,7 @@ class Dispatch:
         if not is_response and isinstance(reply, NoReply):
             slot.fill(())
             return
-        if call.is_long or route.answers_long:
+        if call.is_long or call.answers_long or route.answers_long:
             in_turns(call.connection, self._write_in_steps(route, call, slot, reply))
             return
         try:

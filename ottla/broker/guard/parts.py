@@ -22,7 +22,7 @@ from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 from ottla.wire.compile import deferred
 
 #: About a millisecond.
-_PARTS_PER_STEP = 200
+PARTS_PER_STEP = 200
 
 Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
 
@@ -154,7 +154,7 @@ def divided(
     refused: list[Any] = []
     for number, element in enumerate(asked, 1):
         (kept if may(element) else refused).append(element)
-        if call.is_long and not number % _PARTS_PER_STEP:
+        if call.is_long and not number % PARTS_PER_STEP:
             yield
     return kept, refused
 

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply, in_turns
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import amended, divided, joined, repetitions, split, with_field
+from ottla.broker.guard.parts import PARTS_PER_STEP, amended, divided, joined, repetitions, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -24,7 +24,12 @@ from ottla.wire.api import ApiKey
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from ottla.wire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.batch import is_transactional
 from ottla.wire.compile import deferred
@@ -97,7 +102,15 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
 
     def work() -> Generator[None, None, Reply]:
         if everything:
-            return amended(handler.function(call, request), partial(_only_described, authorizer, call, request))
+            shown: list[MetadataRequestTopic] = []
+            for number, name in enumerate([*call.node.image.topics], 1):
+                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False):
+                    shown.append(MetadataRequestTopic(name=name))
+                if not number % PARTS_PER_STEP:
+                    yield
+            permitted = with_field(with_field(request, "topics", shown), "allow_auto_topic_creation", False)
+            reply = handler.function(call, permitted)
+            return amended(reply, partial(_with_refusals, authorizer, call, request, bool(shown), False, []))
         asked = {(topic.name, topic.topic_id): topic for topic in named}.values()
         kept, refused = yield from divided(call, asked, _may_see(authorizer, call, request, by_id=by_id))
         reply = handler.function(call, with_field(request, "topics", kept))
@@ -124,18 +137,6 @@ def _may_see(authorizer: Authorizer, call: Call, request: MetadataRequest, *, by
         return allowed
 
     return may
-
-
-def _only_described(
-    authorizer: Authorizer, call: Call, request: MetadataRequest, response: MetadataResponse
-) -> MetadataResponse:
-    """The response with only those topics that the client may describe."""
-    response.topics = [
-        _with_operations(authorizer, call, request, topic)
-        for topic in response.topics
-        if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name or "", logged=False)
-    ]
-    return _of_cluster(authorizer, call, request, response)
 
 
 def _with_refusals(

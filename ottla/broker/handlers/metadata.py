@@ -5,13 +5,14 @@ Rules:
 - A missing topic is created when the client allows it and `auto.create.topics.enable` is on; the response waits until
   the topic can be used.
 - Addresses are those of the client's listener.
+- A response with many partitions is built while it is encoded, in steps.
 
 KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged topics, 1102 rebootstrap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
@@ -33,7 +34,7 @@ from ottla.wire.api.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.compile import Deferred
+from ottla.wire.compile import Deferred, deferred
 
 #: A bit for each operation that Kafka's ACLs define for the resource; without an authorizer all are allowed.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -42,7 +43,7 @@ _BY_ID_FROM = 12
 #: The first version whose clients know LISTENER_NOT_FOUND.
 _LISTENER_ERROR_FROM = 6
 _ID_FROM = 10
-#: A response about more topics than this is built while it is being encoded.
+#: A response about more topics and partitions than this is built while it is being encoded.
 _DEFERRED_FROM = 500
 _TOPICS_PER_STEP = 2000
 
@@ -116,19 +117,43 @@ def _answer(
     )
     everything = request.topics is None or (call.version == 0 and not request.topics)
     if everything:
-        response.topics = [_operations(request, _topic(call, view, topic)) for topic in node.image.topics.values()]
+        known = node.image.topics
+        counts = (len(topic.partitions) for topic in known.values())
+        response.topics = _in_steps(
+            call,
+            len(known) + sum(counts),
+            len(known),
+            lambda: (_operations(request, _topic(call, view, topic)) for topic in known.values()),
+        )
     else:
         assert request.topics is not None
         asked = _distinct(request.topics, call.version) if once is None else once
-        if len(asked) > _DEFERRED_FROM:
-            response.topics = Deferred(
-                len(asked), lambda: (_response_topic(call, view, request, each, failed) for each in asked)
-            )
-        else:
-            response.topics = [_response_topic(call, view, request, each, failed) for each in asked]
+        counts = (_partition_count(call, each) for each in asked)
+        response.topics = _in_steps(
+            call,
+            len(asked) + sum(counts),
+            len(asked),
+            lambda: (_response_topic(call, view, request, each, failed) for each in asked),
+        )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _in_steps(
+    call: Call, elements: int, count: int, make: Callable[[], Iterator[MetadataResponseTopic]]
+) -> list[MetadataResponseTopic]:
+    """The topics of the response; built and encoded in steps if they have many partitions."""
+    if elements <= _DEFERRED_FROM:
+        return [*make()]
+    call.answers_long = True
+    return Deferred(count, make)
+
+
+def _partition_count(call: Call, asked: MetadataRequestTopic) -> int:
+    by_id = call.version >= _BY_ID_FROM and asked.topic_id != NO_UUID
+    topic = call.node.image.topics.get((call.node.topic_name(asked.topic_id) if by_id else asked.name) or "")
+    return 0 if topic is None else len(topic.partitions)
 
 
 def brokers_of(call: Call) -> BrokerView:
@@ -195,7 +220,9 @@ def _topic(call: Call, view: BrokerView, topic: TopicImage) -> MetadataResponseT
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[of(index, each) for index, each in enumerate(topic.partitions)],
+        partitions=deferred(
+            len(topic.partitions), lambda: (of(index, each) for index, each in enumerate(topic.partitions))
+        ),
     )
 
 
