@@ -241,3 +241,19 @@ def test_a_rate_of_a_user_is_none_of_addresses(gates: Gates) -> None:
     quotas: Any = {(("user", None),): {"connection_creation_rate": 1.0}, (("ip", None),): {"other": 1.0}}
     clients._admission.follow(replace(Image.empty(), quotas=quotas))
     assert [clients.enter("10.0.0.1") for _ in range(20)] == [None] * 20
+
+
+def test_an_address_at_its_limit_is_in_the_log_once_until_it_is_below_again(
+    gates: Gates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its clients only see closed connections."""
+    caplog.set_level("INFO")
+    _, clients = gates({"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "10.0.0.9:0"})
+    # An address that may have none is expected, and there may be very many of them.
+    for address in ("10.0.0.7", "10.0.0.7", "10.0.0.7", "10.0.0.8", "10.0.0.9"):
+        clients.enter(address)
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["10.0.0.7"]
+    clients.leave("10.0.0.7")
+    for _ in range(3):
+        clients.enter("10.0.0.7")
+    assert len(caplog.records) == 2 and "1: others from it are rejected" in caplog.text

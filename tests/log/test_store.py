@@ -164,6 +164,21 @@ def test_a_stop_syncs_of_a_log_what_has_content_and_its_directory(
     assert cost(14, produce=False) == cost(4, produce=False)
 
 
+def test_a_flush_syncs_what_has_changed_since_the_last_one(disk: SimDisk) -> None:
+    log = _open(disk).create("t", _ID, 0)
+
+    def cost(leader_epoch: int) -> int:
+        """Effects of a flush after one batch."""
+        log.append(build([(1000, b"k", b"v", [])]), leader_epoch=leader_epoch, now_ms=1000)
+        before = disk.effects
+        log.flush()
+        return disk.effects - before
+
+    # The batch; and with a new epoch its checkpoint: a file made, written, synced, renamed, and the directory.
+    costs = [cost(epoch) for epoch in (0, 0, 1, 1, 1)]
+    assert costs[1:] == [1, 6, 1, 1]
+
+
 def test_a_snapshot_of_producers_is_synced_once_and_again_after_a_failure(
     disk: SimDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

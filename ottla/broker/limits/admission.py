@@ -16,6 +16,7 @@ KIPs: 308 and 402 (limits), 612 (rates).
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.net.listener import ListeningSocket
     from ottla.settings.server.settings import ServerSettings
 
+_log = logging.getLogger("ottla.broker")
 #: Beyond this many addresses the idle ones are dropped.
 _ADDRESSES_SWEPT = 1000
 #: Every new connection needs them.
@@ -48,6 +50,8 @@ class Admission:
         self.total = 0
         self.gates: dict[str, ListenerGate] = {}
         self._counts: Counter[str] = Counter()
+        #: The addresses at their limit of which the log has a line.
+        self._told: set[str] = set()
         self._rate = self.new_rate()
         self._ip_rates: dict[str, Rate] = {}
         self._swept_at = _ADDRESSES_SWEPT
@@ -114,7 +118,11 @@ class Admission:
         """Count a connection; False if its address has reached its limit."""
         settings = self.settings()
         overrides = _overrides(settings.max_connections_per_ip_overrides)
-        if self._counts[address] >= overrides.get(address, settings.max_connections_per_ip):
+        limit = overrides.get(address, settings.max_connections_per_ip)
+        if self._counts[address] >= limit:
+            if limit and address not in self._told:
+                self._told.add(address)
+                _log.info("%s has as many connections as it may, %d: others from it are rejected", address, limit)
             return False
         self._counts[address] += 1
         self.total += 1
@@ -126,6 +134,7 @@ class Admission:
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
+            self._told.discard(address)
         self.wake()
 
     def wake(self) -> None:
