@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log import durability
+from ottla.log.checkpoint import read_text
 from ottla.log.durability import OutOfResources
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.sim.disk import SimDisk
@@ -121,3 +122,16 @@ def test_a_log_that_was_cut_and_is_as_long_as_before_is_not_taken_for_unchanged(
     _put(log, value=b"new")
     log = _started_after_power_failure(disk, log)
     assert b"new" in log.read(1, 1000, end_offset=2).bytes()
+
+
+def test_an_epoch_of_deleted_records_only_is_not_in_the_checkpoint_of_a_clean_stop() -> None:
+    """Nothing else has changed since the log was opened."""
+    log = _open(disk := _disk(0))
+    _put(log, 1)
+    _put(log, 2)
+    log.close()
+    log = _open(disk)
+    log.advance_start_offset(1)
+    log.close()
+    text = read_text(disk, f"{log.path}/leader-epoch-checkpoint")
+    assert text is not None and text.splitlines()[2:] == ["2 1"]
