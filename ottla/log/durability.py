@@ -153,4 +153,4 @@ def _is_unchanged(log: "Log") -> bool:
 
 def _was_always_empty(log: "Log") -> bool:
     """Is the log empty since its creation? Its directory may be lost then: the next start creates it again."""
-    return not log.end_offset and log.bases == [0] and not log.generation and not log.epochs.entries()
+    return not log.end_offset and not log.generation and not log.epochs.entries()

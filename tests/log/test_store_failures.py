@@ -246,16 +246,27 @@ def test_of_a_batch_and_what_follows_it_only_the_batch_is_taken() -> None:
 def test_a_stop_closes_the_files_of_all_logs(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that starts and stops nodes would run out of descriptors."""
     monkeypatch.setattr(closing, "VOLUME_SYNC_LOGS_MIN", many)
-    store, closed, close = _open(_disk(a="one"), "/a"), set[Segment](), Segment.close
-    segments = {segment for topic in "tuv" for segment in _write(store, topic).segments}
+    disk, closed, close = _disk(a="one"), list[Segment](), Segment.close
+    before = _open(disk, "/a")
+    _write(before, "unchanged")
+    before.close()
+    store = _open(disk, "/a")
+    unchanged = store.get(TopicPartition("unchanged", 0))
+    assert unchanged is not None
+    # One that is closed already is not touched again.
+    _write(store, "closed").close()
+    logs = [unchanged, *(_write(store, topic) for topic in "tuv")]
+    segments = [segment for log in logs for segment in log.segments]
 
     def noted(segment: Segment) -> None:
-        closed.add(segment)
+        closed.append(segment)
         close(segment)
 
     monkeypatch.setattr(Segment, "close", noted)
     store.close()
-    assert closed == segments
+    assert sorted(closed, key=id) == sorted(segments, key=id)
+    assert all(log.closed for log in logs)
+    assert ".kafka_cleanshutdown" in disk.list("/a")
 
 
 def test_what_could_not_be_removed_is_removed_later(monkeypatch: pytest.MonkeyPatch) -> None:
