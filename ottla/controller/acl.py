@@ -10,10 +10,10 @@ KIPs: 140, 290 (patterns).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.controller.decision import Decision
+from ottla.controller.decision import RECORDS_MAX, Decision, check_size
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Rng
@@ -29,8 +29,6 @@ _KINDS = frozenset(AclResource) - {AclResource.ANY}
 _OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
 #: A rule without its id.
 _Content = tuple[int, str, int, str, str, int, int]
-#: The maximum number of records for one request: the limit of one metadata batch.
-_DELETIONS_MAX = 10_000
 _ENUM_NAMES = {1: "ANY", 2: "MATCH"}
 
 
@@ -61,6 +59,7 @@ def create_acls(image: Image, rng: Rng, request: create.CreateAclsRequest) -> De
         if _content(record) not in existing:
             existing.add(_content(record))
             records.append(record)
+            check_size(records)
     return Decision(records, create.CreateAclsResponse(results=results))
 
 
@@ -68,12 +67,13 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
     """Delete every rule that matches one of the filters."""
     deleted: dict[Uuid, None] = {}
     results = []
+    candidates = _Candidates(image.acls.values())
     for entry in request.filters:
         rule_filter = filter_of(entry)
-        matching = [rule for rule in image.acls.values() if rule_filter.matches(rule)]
+        matching = [rule for rule in candidates.of(rule_filter) if rule_filter.matches(rule)]
         deleted.update((rule.id, None) for rule in matching)
-        if len(deleted) > _DELETIONS_MAX:
-            why = f"Cannot remove more than {_DELETIONS_MAX} acls in a single delete operation."
+        if len(deleted) > RECORDS_MAX:
+            why = f"Cannot remove more than {RECORDS_MAX} acls in a single delete operation."
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         results.append(
             delete.DeleteAclsFilterResult(
@@ -95,6 +95,26 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
         )
     records = [RemoveAccessControlEntryRecord(id=entry) for entry in deleted]
     return Decision(records, delete.DeleteAclsResponse(filter_results=results))
+
+
+class _Candidates:
+    """The rules by name and by principal: a request with many filters does not try every rule for each of them."""
+
+    def __init__(self, rules: Iterable[AccessControlEntryRecord]) -> None:
+        self._all = list(rules)
+        self._by_name: dict[str, list[AccessControlEntryRecord]] = {}
+        self._by_principal: dict[str, list[AccessControlEntryRecord]] = {}
+        for rule in self._all:
+            self._by_name.setdefault(rule.resource_name, []).append(rule)
+            self._by_principal.setdefault(rule.principal, []).append(rule)
+
+    def of(self, rule_filter: RuleFilter) -> Sequence[AccessControlEntryRecord]:
+        """Return the rules that the filter may match, in their order."""
+        if rule_filter.resource_name is not None and rule_filter.pattern_type != PatternType.MATCH:
+            return self._by_name.get(rule_filter.resource_name, ())
+        if rule_filter.principal is not None:
+            return self._by_principal.get(rule_filter.principal, ())
+        return self._all
 
 
 def describe_acls(rules: Iterable[AccessControlEntryRecord], rule_filter: RuleFilter) -> describe.DescribeAclsResponse:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.named import NamedTuple
+
+#: Apache Kafka's limit of the records of one request and of one batch (QuorumController.MAX_RECORDS_PER_USER_OP).
+RECORDS_MAX = 10_000
 
 
 class Decision(NamedTuple):
@@ -28,6 +31,12 @@ MutationQuota = Callable[[int], None]
 
 def unlimited(partitions: int) -> None:
     """No mutation quota applies."""
+
+
+def check_size(records: Sequence[Any]) -> None:
+    """Raise POLICY_VIOLATION if one batch cannot hold the records: a long request must not be decided to its end."""
+    if len(records) > RECORDS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def message_or_none(error: KafkaError) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.controller.decision import Decision, message_or_none
+from ottla.controller.decision import Decision, check_size, message_or_none
 from ottla.kernel.address import canonical_address
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
@@ -57,6 +57,7 @@ def alter_client_quotas(image: Image, request: alter.AlterClientQuotasRequest) -
             errors[entity] = None
         except KafkaError as error:
             errors[entity] = error
+        check_size(records)
     response = alter.AlterClientQuotasResponse(
         entries=[
             alter.ResponseEntryData(

@@ -1,6 +1,6 @@
 """The settings of a client metrics subscription (KIP-714): which clients push which metrics, and how often.
 
-`ottla.controller.config` checks the values, with Kafka's messages, which differ from those of other settings.
+`ottla.controller.config_check` checks the values, with Kafka's messages, which differ from those of other settings.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.metadata import controller_driver
+from ottla.controller import decision
 from ottla.controller.decision import Decision
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
@@ -96,7 +97,7 @@ def test_a_broker_that_stops_and_leads_much_is_written_down_in_batches(monkeypat
     scene.create(100)
     # What must stand together does: a topic is one batch.
     assert max(len(batch) for batch in scene.batches(0)) == 101
-    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    monkeypatch.setattr(controller_driver, "RECORDS_MAX", 40)
     before = scene.quorum.raft.log.end_offset
     assert not scene.beat(1, stops=True).should_shut_down
     assert {each.leader for each in scene.quorum.image.topics["many"].partitions} == {2}
@@ -109,7 +110,7 @@ def test_a_reassignment_of_many_partitions_is_written_down_in_batches(monkeypatc
     for broker_id in (1, 2, 3):
         scene.start_broker(broker_id)
     scene.create(100)
-    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    monkeypatch.setattr(controller_driver, "RECORDS_MAX", 40)
     before = scene.quorum.raft.log.end_offset
     partitions = [ReassignablePartition(partition_index=index, replicas=[1, 3]) for index in range(101)]
     answer = scene.ask(
@@ -128,7 +129,7 @@ def test_what_must_stand_together_and_is_too_large_for_a_batch_is_refused(
     entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene()
-    monkeypatch.setattr(controller_driver, "_BATCH_RECORDS_MAX", 40)
+    monkeypatch.setattr(decision, "RECORDS_MAX", 40)
     quotas = [
         RequestEntryData(
             entity=[EntityData(entity_type="user", entity_name=f"u{number}")],

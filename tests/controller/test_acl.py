@@ -8,7 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.controller.acl import _DELETIONS_MAX, create_acls, delete_acls, describe_acls, filter_of
+from ottla.controller import decision
+from ottla.controller.acl import create_acls, delete_acls, describe_acls, filter_of
+from ottla.controller.decision import RECORDS_MAX
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -184,17 +186,58 @@ def test_rules_are_shown_by_resource() -> None:
     ]
 
 
-@pytest.mark.parametrize("count", [_DELETIONS_MAX, _DELETIONS_MAX + 1])
+@pytest.mark.parametrize("count", [RECORDS_MAX, RECORDS_MAX + 1])
 def test_a_request_deletes_a_bounded_number_of_rules(count: int) -> None:
     (rule,) = create(creation()).records
     image: Any = Mock(acls={number: replace_id(rule, number.to_bytes(16, "big")) for number in range(count)})
     request = DeleteAclsRequest(filters=[filter_by(), filter_by()])
-    if count > _DELETIONS_MAX:
+    if count > RECORDS_MAX:
         with pytest.raises(KafkaError, match="Cannot remove more than 10000 acls in a single delete") as refused:
             delete_acls(image, request)
         assert refused.value.code is ErrorCode.INVALID_REQUEST
     else:
         assert len(delete_acls(image, request).records) == count
+
+
+LITERAL, PREFIXED, ANY, MATCH = 3, 4, 1, 2
+
+
+@pytest.mark.parametrize("name", [None, "t-a", "t-"])
+@pytest.mark.parametrize("principal", [None, "User:a", "User:b"])
+@pytest.mark.parametrize("pattern", [LITERAL, PREFIXED, ANY, MATCH])
+def test_a_filter_deletes_what_it_shows(name: str | None, principal: str | None, pattern: int) -> None:
+    patterns = [
+        ("t-a", LITERAL),
+        ("t-b", LITERAL),
+        ("*", LITERAL),
+        ("t-", PREFIXED),
+        ("t-a", PREFIXED),
+        ("u", PREFIXED),
+    ]
+    rules = create(
+        *(
+            creation(resource_name=rule_name, resource_pattern_type=kind, principal=whose)
+            for rule_name, kind in patterns
+            for whose in ("User:a", "User:b")
+        )
+    ).records
+    wanted = filter_by(resource_name_filter=name, pattern_type_filter=pattern, principal_filter=principal)
+    image: Any = Mock(acls={rule.id: rule for rule in rules})
+    [result] = delete_acls(image, DeleteAclsRequest(filters=[wanted])).response.filter_results
+    shown = [rule for rule in rules if filter_of(wanted).matches(rule)]
+    assert [(each.resource_name, each.pattern_type, each.principal) for each in result.matching_acls] == [
+        (each.resource_name, each.pattern_type, each.principal) for each in shown
+    ]
+
+
+def test_rules_for_more_than_a_batch_are_not_made_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision, "RECORDS_MAX", 2)
+    unread: Any = object()
+    rules = [creation(resource_name=name) for name in "aabb"]
+    assert len(create(*rules).records) == 2, "the same rule again is no record"
+    with pytest.raises(KafkaError) as refused:
+        create(*rules, creation(resource_name="c"), unread)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_the_controller_makes_rules_and_deletes_them() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.controller.config import check_own
 from ottla.kernel.error import ErrorCode
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import alter_configs as legacy
@@ -16,6 +17,12 @@ Answer = tuple[str, str | None]
 def change(
     cluster: Cluster, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
 ) -> Answer:
+    """Ask this node's broker, if it may decide about the resource, and then the controller."""
+    wanted = {key: (operation, value) for key, operation, value in changes}
+    if cluster.settings.is_broker and name in ("", str(cluster.settings.node_id)):
+        refused = check_own(cluster.image, cluster.settings, (kind, name), wanted)
+        if refused is not None:
+            return refused.code.name, refused.message
     configs = [
         incremental.AlterableConfig(name=key, config_operation=operation, value=value)
         for key, operation, value in changes

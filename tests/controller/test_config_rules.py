@@ -1,16 +1,20 @@
 """What the controller refuses of changed settings, resource by resource, and lists that grow and shrink."""
 
+from typing import Any
+
 import pytest
 
-from ottla.controller.config import DirectChange
-from ottla.kernel.error import ErrorCode
+from ottla.controller import decision
+from ottla.controller.config import Changes, DirectChange, check_own
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest
-from tests.controller.scene import Cluster
+from ottla.wire.record.metadata import ConfigRecord
+from tests.controller.scene import Cluster, server_settings
 from tests.controller.test_config import APPEND, DELETE, OK, SET, SUBTRACT, change, replace
 
 LONGEST = 32767
@@ -94,7 +98,7 @@ def test_a_value_is_no_longer_than_an_old_answer_can_tell(cluster: Cluster, leng
 
 
 def test_brokers_voters_and_registered_controllers_have_settings_of_their_own() -> None:
-    cluster = Cluster(brokers=2, node_id="3000")
+    cluster = Cluster(brokers=2, node_id="3000", process_roles="controller", listeners="CONTROLLER://127.0.0.1:9093")
     cluster.controller.voters = [3000, 3001]
     cluster.ask(ControllerRegistrationRequest(controller_id=3002, incarnation_id=Uuid(bytes(range(16)))))
     for name in ("1", "2", "3000", "3001", "3002"):
@@ -235,6 +239,78 @@ def test_only_a_change_that_counts_for_this_node_is_checked_against_its_other_se
     assert change(cluster, BROKER, "1", (lag, SET, "100")) == OK
     assert change(cluster, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "99"))[0] == "INVALID_REQUEST"
     assert change(cluster, BROKER, "", (lag, SET, "101")) == OK, "this node has a value of its own"
+
+
+def test_a_node_without_cleaners_takes_other_changes() -> None:
+    """Also though no number is at most twice and at least half of none."""
+    cluster = Cluster(log_cleaner_threads="0")
+    assert change(cluster, BROKER, "1", ("log.retention.ms", SET, "5")) == OK
+    assert change(cluster, BROKER, "1", ("log.cleaner.threads", SET, "1"))[0] == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_configs_of_all_brokers_fit_the_file_of_the_node_that_was_asked(is_direct: bool) -> None:
+    """A broker has checked a request that it forwards; its file is not the controller's."""
+    cluster = Cluster(process_roles="controller", listeners="CONTROLLER://127.0.0.1:9093")
+    configs = [incremental.AlterableConfig(name="num.io.threads", config_operation=SET, value="32")]
+    resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    [answer] = cluster.ask(DirectChange(request) if is_direct else request).responses
+    assert ErrorCode(answer.error_code) is (ErrorCode.INVALID_REQUEST if is_direct else ErrorCode.NONE)
+    broker = server_settings(num_io_threads="16")
+    for value, refused in (("32", False), ("33", True)):
+        wanted: Changes = {"num.io.threads": (SET, value)}
+        assert (check_own(Cluster().image, broker, (BROKER, ""), wanted) is not None) is refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (TOPIC, "flights", "retention.bytes", "5"),
+        (GROUP, "g", "consumer.session.timeout.ms", "50000"),
+        (CLIENT_METRICS, "m", "interval.ms", "1000"),
+    ],
+)
+def test_a_stored_config_of_another_release_hinders_no_change(
+    cluster: Cluster, kind: int, name: str, key: str, value: str
+) -> None:
+    """Kafka 3 had `message.format.version`, and a cluster that was upgraded may still have it."""
+    old = "message.format.version"
+    cluster.append([ConfigRecord(resource_type=kind, resource_name=name, name=old, value="3.0")])
+    assert change(cluster, kind, name, (key, SET, value)) == OK
+    assert cluster.image.config(kind, name)[key] == value
+    assert change(cluster, kind, name, (old, SET, "2.8"))[0] in ("INVALID_CONFIG", "INVALID_REQUEST")
+    assert replace(cluster, kind, name, {key: value, old: "3.0"})[0] in ("INVALID_CONFIG", "INVALID_REQUEST")
+    assert replace(cluster, kind, name, {key: value}) == OK
+    assert cluster.image.config(kind, name) == {key: value}
+    cluster.append([ConfigRecord(resource_type=kind, resource_name=name, name=old, value="3.0")])
+    assert change(cluster, kind, name, (old, DELETE, None)) == OK
+    assert cluster.image.config(kind, name) == {key: value}
+
+
+class _Untouched:
+    """A part of a request that is not looked into."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} is read")
+
+
+@pytest.mark.parametrize("api", [incremental, legacy])
+def test_a_request_for_more_records_than_a_batch_holds_is_not_decided_to_its_end(
+    cluster: Cluster, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision, "RECORDS_MAX", 3)
+    configs = [api.AlterableConfig(name="consumer.session.timeout.ms", value="50000")]
+    groups = [api.AlterConfigsResource(resource_type=GROUP, resource_name=f"{n}", configs=configs) for n in range(4)]
+    rest: Any = _Untouched(resource_type=GROUP, resource_name="last")
+    whole = api.IncrementalAlterConfigsRequest if api is incremental else api.AlterConfigsRequest
+    with pytest.raises(KafkaError) as refused:
+        cluster.ask(whole(resources=[*groups, rest]))
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert len(cluster.ask(whole(resources=groups[:3])).responses) == 3
 
 
 @pytest.mark.parametrize("unit", ["ms", "bytes"])

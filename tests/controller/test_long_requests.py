@@ -8,10 +8,13 @@ import pytest
 
 from ottla.controller.scram import describe_user_scram_credentials
 from ottla.metadata.image import TOPIC
+from ottla.wire.api.create_acls import CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.delete_acls import DeleteAclsRequest
 from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.controller.scene import Cluster
+from tests.controller.test_acl import creation, filter_by
 from tests.controller.test_config import APPEND, OK, SUBTRACT, change
 
 _COUNT = 300
@@ -56,6 +59,25 @@ def test_topics_that_grow(names: list[str]) -> None:
 def test_users_that_are_described(names: list[str]) -> None:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
     assert len(describe_user_scram_credentials(Cluster().image, request).results) == _COUNT
+
+
+@pytest.mark.parametrize("by", ["name", "principal"])
+def test_rules_that_are_deleted_by_a_filter_each(names: list[str], by: str) -> None:
+    cluster, wanted = Cluster(), names[:-1]
+    rules = [creation(resource_name=name, principal=_Name(f"User:{name}")) for name in wanted]
+    cluster.ask(CreateAclsRequest(creations=rules))
+    for rule in rules:
+        # Equal to the rule's own, and not the same objects, as in a request.
+        rule.resource_name, rule.principal = _Name(rule.resource_name), _Name(rule.principal)
+    filters = [
+        filter_by(resource_name_filter=rule.resource_name)
+        if by == "name"
+        else filter_by(principal_filter=rule.principal)
+        for rule in rules[1:]
+    ]
+    results = cluster.ask(DeleteAclsRequest(filters=filters)).filter_results
+    assert [len(each.matching_acls) for each in results] == [1] * (_COUNT - 1)
+    assert [rule.resource_name for rule in cluster.image.acls.values()] == ["name-0"]
 
 
 def test_values_that_come_into_a_list_and_go() -> None:

@@ -1,9 +1,11 @@
 """AlterClientQuotas and DescribeClientQuotas."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from ottla.controller import decision
 from ottla.controller.quota import describe_client_quotas
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import Image
@@ -186,6 +188,22 @@ def test_a_change_that_is_only_checked_changes_nothing(cluster: Cluster) -> None
     assert change(cluster, {"user": "ann"}, {"producer_byte_rate": 5.0}, validate_only=True) == "NONE"
     assert change(cluster, {"user": "ann"}, {"producer_byte_rate": 0.0}, validate_only=True) == "INVALID_REQUEST"
     assert found(cluster.image) == []
+
+
+def test_quotas_for_more_than_a_batch_are_not_set_to_the_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision, "RECORDS_MAX", 2)
+    unread: Any = object()
+    entries = [
+        alter.RequestEntryData(
+            entity=[alter.EntityData(entity_type="user", entity_name=name)],
+            ops=[alter.OpData(key="producer_byte_rate", value=5.0)],
+        )
+        for name in "abc"
+    ]
+    with pytest.raises(KafkaError) as refused:
+        cluster.ask(alter.AlterClientQuotasRequest(entries=[*entries, unread]))
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert len(cluster.ask(alter.AlterClientQuotasRequest(entries=entries[:2])).entries) == 2
 
 
 def test_a_quota_that_is_not_there_is_removed_without_a_record(cluster: Cluster) -> None:

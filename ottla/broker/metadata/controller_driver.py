@@ -18,15 +18,12 @@ from typing import Any
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.controller.activation import activation_records
 from ottla.controller.controller import NEWEST, Controller
-from ottla.controller.decision import Decision, MutationQuota, unlimited
+from ottla.controller.decision import RECORDS_MAX, Decision, MutationQuota, check_size, unlimited
 from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
 from ottla.raft.event import VersionRaised
 from ottla.settings.server.settings import ServerSettings
-
-#: Apache Kafka's limit of a batch of metadata records (QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH).
-_BATCH_RECORDS_MAX = 10_000
 
 
 class ControllerDriver:
@@ -113,9 +110,9 @@ class ControllerDriver:
         POLICY_VIOLATION if one batch would be too large.
         """
         records = decision.records
-        if decision.atomic and len(records) > _BATCH_RECORDS_MAX:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-        at_once = len(records) if decision.atomic else _BATCH_RECORDS_MAX
+        if decision.atomic:
+            check_size(records)
+        at_once = len(records) if decision.atomic else RECORDS_MAX
         for start in range(0, len(records), max(1, at_once)):
             # The machine may have resigned with what was submitted before.
             self._check_active()
