@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_node import MetadataNode
 from ottla.log.directory.directory import Directories, lock_directories
-from ottla.metadata.image import BROKER, Image
+from ottla.metadata.image import Image
 
 if TYPE_CHECKING:
     from ottla.broker.metadata.registration import LogDirectories
@@ -41,6 +41,5 @@ class ControllerNode(MetadataNode):
 
     def _follow(self, old: Image, new: Image) -> None:
         self.image = new
-        if new.changed_configs(old, BROKER):
-            self._take_settings(new)
+        self._follow_settings(old, new)
         self._follow_limits(old, new)

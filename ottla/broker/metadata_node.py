@@ -461,6 +461,16 @@ class MetadataNode(Runtime, ABC):
         """This node's settings with these dynamic configs. OttlaError if they do not fit together."""
         return self._file_settings.with_dynamic(own, everyones)
 
+    def _follow_settings(self, old: Image, new: Image) -> bool:
+        """Apply changed configs of brokers; return True if there are any."""
+        if new.changed_configs(old, BROKER):
+            self._take_settings(new)
+            return True
+        if self.security is not None and new.wrote_configs(old, BROKER, str(self.node_id)):
+            # A file that was replaced under its old name changes no config (KAFKA-14136).
+            self.security.follow(self.settings, free=not self.is_ready)
+        return False
+
     def _take_settings(self, image: Image) -> None:
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")

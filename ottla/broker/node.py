@@ -384,8 +384,7 @@ class BrokerNode(MetadataNode):
     def _follow(self, old: Image, new: Image) -> None:
         """Apply a metadata change: create, delete and adjust the partitions that it concerns."""
         self.image = new
-        if new.changed_configs(old, BROKER):
-            self._take_settings(new)
+        if self._follow_settings(old, new):
             self.log_dirs.cordon_later()
         self._follow_limits(old, new)
         self.throttles.follow(old, new)

@@ -176,6 +176,11 @@ class Image:
         keys = step.configs if step is not None else dict.fromkeys([*self.configs, *old.configs])
         return [key[1] for key in keys if key[0] == kind and old.configs.get(key) != self.configs.get(key)]
 
+    def wrote_configs(self, old: Image, kind: int, name: str) -> bool:
+        """Return True if settings of this resource were written since `old`, also with the values that they had."""
+        step = self._step_from(old)
+        return self.config(kind, name) != old.config(kind, name) or (step is not None and (kind, name) in step.configs)
+
     def touched_topics(self, old: Image) -> Iterable[str]:
         """Return the names of all topics that may have been created, changed or deleted since `old`."""
         if self.topics is old.topics:

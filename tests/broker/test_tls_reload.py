@@ -5,12 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import ottla
 from ottla.client import Admin, ConfigResource, ResourceType
+from ottla.metadata.image import BROKER, GROUP
 from ottla.security.certificate import identity_of
+from ottla.wire.record.metadata import ConfigRecord
+from tests.broker.disk_scene import Scene
 from tests.broker.tls_scene import address, settings, signed
 from tests.client import certificate
 from tests.client.certificate import Certificates
@@ -79,6 +83,24 @@ def test_a_file_that_was_exchanged_is_read_when_its_setting_is_given_again(
     store.write_text(again(files).read_text())
     assert put(admin, KEY_STORE, store) == ""
     assert shown(node) != before
+
+
+def test_a_node_reads_its_stores_again_whichever_node_was_asked() -> None:
+    """When its own configs are written, changed or not: the asked node may be a controller."""
+    scene = Scene()
+    security = scene.node.security = Mock()
+
+    def reads(name: str, value: str, kind: int = BROKER) -> bool:
+        security.reset_mock()
+        scene.node.quorum.append([ConfigRecord(resource_type=kind, resource_name=name, name=KEY_STORE, value=value)])
+        scene.machine.settle()
+        return bool(security.follow.called)
+
+    assert reads("1", "a.pem")
+    assert reads("1", "a.pem"), "the file may be another"
+    assert reads("2", "b.pem"), "no harm, as any change of a broker's configs"
+    assert not reads("2", "b.pem"), "another broker's file"
+    assert not reads("1", "a.pem", GROUP)
 
 
 def test_what_cannot_be_used_is_refused_and_the_old_stays(

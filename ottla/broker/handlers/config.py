@@ -30,13 +30,13 @@ from ottla.broker.metadata.config_view import (
 from ottla.controller import quota
 from ottla.controller.config import (
     OPERATIONS,
-    Resource,
     check_once,
     check_own,
     check_values,
     duplicates_of,
     replacement,
 )
+from ottla.controller.config_check import Resource
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
@@ -193,8 +193,6 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
             response.responses += refused
-            if others and not request.validate_only:
-                _reload_stores(call)
             response.responses += change_loggers(call, loggers, validate_only=request.validate_only)
         later.resolve(response)
 
@@ -222,8 +220,6 @@ def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
             response.responses += refused
-            if others and not request.validate_only:
-                _reload_stores(call)
         later.resolve(response)
 
     if others or not refused:
@@ -232,12 +228,6 @@ def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     else:
         committed(legacy.AlterConfigsResponse())
     return later
-
-
-def _reload_stores(call: Call) -> None:
-    """Load the stores of TLS again: a file that was replaced under its old name changes no setting."""
-    if call.node.security is not None:
-        call.node.security.follow(call.node.settings, free=False)
 
 
 def _named(each: Any) -> Resource:
