@@ -30,7 +30,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.validators import whole_number
-from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
 from ottla.settings.schema import ConfigType, Setting, Settings
@@ -93,7 +93,7 @@ def incremental_alter_configs(
             resource_type=entry.resource_type, resource_name=entry.resource_name, error_message=None
         )
         try:
-            _check_request(resource, duplicates, [config.name for config in entry.configs])
+            _check_request(resource, duplicates, [config.name for config in entry.configs], is_direct=is_direct)
             missing = [
                 entry.name for entry in entry.configs if entry.config_operation != _DELETE and entry.value is None
             ]
@@ -126,7 +126,7 @@ def alter_configs(
             resource_type=entry.resource_type, resource_name=entry.resource_name, error_message=None
         )
         try:
-            _check_request(resource, duplicates, [config.name for config in entry.configs])
+            _check_request(resource, duplicates, [config.name for config in entry.configs], is_direct=is_direct)
             check_values([config.name for config in entry.configs if config.value is None])
             check_node(image, settings, voters, resource)
             changes = replacement(image, resource, {config.name: config.value for config in entry.configs})
@@ -186,10 +186,13 @@ def check_values(missing: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
 
 
-def _check_request(resource: Resource, duplicates: set[Resource], names: list[str]) -> None:
+def _check_request(resource: Resource, duplicates: set[Resource], names: list[str], *, is_direct: bool) -> None:
+    kind = resource[0]
+    if is_direct and kind not in (*_DECLARING, BROKER_LOGGER):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {kind}.")
     check_once(resource, duplicates, names)
-    if resource[0] not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource[0]}")
+    if kind not in _DECLARING:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 def _config_records(

@@ -281,20 +281,22 @@ def test_the_first_version_leaves_out_replicas_without_an_address(fleet: Fleet, 
 # ---- controllers
 
 
-def _controllers(version: int, leader: int | None, *, kind: int = 2, operations: bool = False) -> Any:
+def _controllers(
+    version: int, leader: int | None, *, kind: int = 2, operations: bool = False, api_version: int = 2
+) -> Any:
     def controller(*names: str) -> Any:
         return Mock(end_points=[SimpleNamespace(name=name, host=f"h-{name}", port=len(name)) for name in names])
 
     controllers = {9: controller("ctl", "other"), 7: controller("other"), 8: controller("ctl")}
     image = Mock(metadata_version=version, controllers=controllers)
     quorum = Mock(image=image, leader=None if leader is None else Mock(node_id=leader))
-    call = called(node=None, quorum=quorum, cluster_id="c")
+    call = called(node=None, version=api_version, quorum=quorum, cluster_id="c")
     call.connection.listener_name = "ctl"
     request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=operations)
     return describe_controllers(call, request)
 
 
-@pytest.mark.parametrize(("leader", "shown"), [(8, 8), (9, 9), (3, -1), (None, -1)])
+@pytest.mark.parametrize(("leader", "shown"), [(8, 8), (9, 9), (3, -1), (7, -1), (None, -1)])
 def test_the_controllers_of_this_listener_are_shown_and_the_active_one(leader: int | None, shown: int) -> None:
     found = _controllers(CONTROLLER_REGISTRATIONS_FROM, leader)
     assert [(each.broker_id, each.host, each.port, each.rack) for each in found.brokers] == [
@@ -308,14 +310,18 @@ def test_the_controllers_of_this_listener_are_shown_and_the_active_one(leader: i
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "code"),
+    ("version", "kind", "api_version", "code"),
     [
-        (CONTROLLER_REGISTRATIONS_FROM - 1, 2, ErrorCode.UNSUPPORTED_VERSION),
-        (CONTROLLER_REGISTRATIONS_FROM, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-        (CONTROLLER_REGISTRATIONS_FROM, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (CONTROLLER_REGISTRATIONS_FROM - 1, 2, 2, ErrorCode.UNSUPPORTED_VERSION),
+        (CONTROLLER_REGISTRATIONS_FROM - 1, 1, 0, ErrorCode.UNSUPPORTED_VERSION),
+        (CONTROLLER_REGISTRATIONS_FROM, 1, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (CONTROLLER_REGISTRATIONS_FROM, 1, 0, ErrorCode.INVALID_REQUEST),
+        (CONTROLLER_REGISTRATIONS_FROM, 3, 2, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-def test_controllers_are_shown_to_whom_asks_for_them(version: int, kind: int, code: ErrorCode) -> None:
+def test_controllers_are_shown_to_whom_asks_for_them(
+    version: int, kind: int, api_version: int, code: ErrorCode
+) -> None:
     with pytest.raises(KafkaError) as refused:
-        _controllers(version, 8, kind=kind)
+        _controllers(version, 8, kind=kind, api_version=api_version)
     assert refused.value.code is code

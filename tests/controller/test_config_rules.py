@@ -9,7 +9,7 @@ from ottla.controller.config import Changes, DirectChange, check_own
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
-from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import alter_configs as legacy
 from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest
@@ -261,6 +261,25 @@ def test_configs_of_all_brokers_fit_the_file_of_the_node_that_was_asked(is_direc
     for value, refused in (("32", False), ("33", True)):
         wanted: Changes = {"num.io.threads": (SET, value)}
         assert (check_own(Cluster().image, broker, (BROKER, ""), wanted) is not None) is refused
+
+
+@pytest.mark.parametrize("api", [incremental, legacy])
+@pytest.mark.parametrize(
+    ("kind", "is_direct", "code"),
+    [
+        (99, True, ErrorCode.UNSUPPORTED_VERSION),
+        (99, False, ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, True, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_controller_says_of_which_kinds_of_resources_it_does_not_know(
+    cluster: Cluster, api: Any, kind: int, is_direct: bool, code: ErrorCode
+) -> None:
+    """Apache Kafka's broker and its controller have codes of their own for it."""
+    whole = api.IncrementalAlterConfigsRequest if api is incremental else api.AlterConfigsRequest
+    request = whole(resources=[api.AlterConfigsResource(resource_type=kind, resource_name="1", configs=[])])
+    [answer] = cluster.ask(DirectChange(request) if is_direct else request).responses
+    assert answer.error_code == code
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,13 @@ def _produce_unanswered(
 
 def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """ClusterAction for followers and observers; for consumers the handler checks the topic at each read."""
-    is_controllers = call.connection.listener_name in call.node.settings.controller_listener_names
-    if replica_id(request) >= 0 or is_controllers:
+    if replica_id(request) >= 0 or _is_at_controller(call):
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)
+
+
+def _is_at_controller(call: Call) -> bool:
+    return call.connection.listener_name in call.node.settings.controller_listener_names
 
 
 def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -216,7 +219,9 @@ def describe_topic_partitions(
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
-    """Any client may see the brokers; the authorized operations are its own."""
+    """Any client may see the brokers, and only Alter lets it see the controllers; the operations are its own."""
+    if _is_at_controller(call):
+        authorizer.check(call, AclOperation.ALTER, AclResource.CLUSTER)
 
     def amend(response: Any) -> Any:
         if request.include_cluster_authorized_operations and not response.error_code:
@@ -325,11 +330,13 @@ def _configs(
     repeated = repetitions((resource.resource_type, resource.resource_name) for resource in request.resources)
 
     def may(resource: Any) -> bool:
-        kind = _config_kind(resource)
+        kind, needed = _config_kind(resource), operation
         name = CLUSTER_NAME if kind is AclResource.CLUSTER else resource.resource_name
+        if out == "responses" and resource.resource_type == BROKER_LOGGER and _is_at_controller(call):
+            needed = AclOperation.CLUSTER_ACTION
         # The handler refuses other resource types, and a change that is named more than once.
         is_repeated = out == "responses" and (resource.resource_type, resource.resource_name) in repeated
-        return resource.resource_type not in known or is_repeated or authorizer.allows(call, operation, kind, name)
+        return resource.resource_type not in known or is_repeated or authorizer.allows(call, needed, kind, name)
 
     def work() -> Generator[None, None, Reply]:
         kept, denied = yield from divided(call, request.resources, may)

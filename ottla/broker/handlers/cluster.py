@@ -21,13 +21,14 @@ def _error_response(request: DescribeClusterRequest, _: int, error: KafkaError) 
     return DescribeClusterResponse(error_code=error.code, error_message=error.message or None)
 
 
-def _check_type(wanted: int, here: int) -> None:
+def _check_type(call: Call, wanted: int, here: int) -> None:
     names = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
     if wanted not in names:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}")
     if wanted != here:
         raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            # A client of version 0 asks for brokers.
+            ErrorCode.INVALID_REQUEST if call.version == 0 else ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             f"The request was sent to an endpoint of type {names[here]}, but we wanted an endpoint of type "
             f"{names[wanted]}",
         )
@@ -37,7 +38,7 @@ def _check_type(wanted: int, here: int) -> None:
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers, at their addresses on the client's listener."""
     node = call.node
-    _check_type(request.endpoint_type, _BROKERS)
+    _check_type(call, request.endpoint_type, _BROKERS)
     view = node.brokers_at(call.connection.listener_name)
     shown = view.nodes.values() if request.include_fenced_brokers else view.alive
     controller_id = view.any_alive_id(node.rng)
@@ -61,23 +62,24 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
 def describe_controllers(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The controllers registered with this listener, and the active one (KIP-919)."""
     node = call.node
-    _check_type(request.endpoint_type, _CONTROLLERS)
     image, leader = node.quorum.image, node.quorum.leader
     if image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             "Direct-to-controller communication is not supported with the current MetadataVersion.",
         )
+    _check_type(call, request.endpoint_type, _CONTROLLERS)
     shown = [
         DescribeClusterBroker(broker_id=controller_id, host=end_point.host, port=end_point.port, rack=None)
         for controller_id, controller in sorted(image.controllers.items())
         for end_point in controller.end_points
         if end_point.name == call.connection.listener_name
     ]
+    leader_id = -1 if leader is None else leader.node_id
     response = DescribeClusterResponse(
         endpoint_type=_CONTROLLERS,
         cluster_id=node.cluster_id,
-        controller_id=leader.node_id if leader is not None and leader.node_id in image.controllers else -1,
+        controller_id=leader_id if any(each.broker_id == leader_id for each in shown) else -1,
         brokers=shown,
     )
     if request.include_cluster_authorized_operations:
