@@ -193,7 +193,7 @@ def test_a_fetch_without_an_answer_begins_a_new_session_after_a_pause(outcome: E
     def play(cluster: Cluster, fetcher: Watched) -> None:
         before = now_ms()
         session = answered(fetcher, cluster, outcome)
-        assert (session.id, session.epoch) == (0, 0)
+        assert (session.id, session.epoch) == (77, 0), "the new session takes the place of the old one"
         assert cluster.metadata.update_due_ms() <= now_ms()
         state = fetcher._positions[ONE]
         assert state.error is None and state.held is not None
@@ -208,12 +208,12 @@ def test_a_fetch_without_an_answer_begins_a_new_session_after_a_pause(outcome: E
     [
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, False),
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77, False, False),
-        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, False),
-        (ErrorCode.KAFKA_STORAGE_ERROR, 0, False, True),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, False, True),
-        (ErrorCode.UNSUPPORTED_VERSION, 0, True, True),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, 0, True, True),
-        (ErrorCode.INVALID_REQUEST, 0, True, True),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 77, False, False),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 77, False, True),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 77, False, True),
+        (ErrorCode.UNSUPPORTED_VERSION, 77, True, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 77, True, True),
+        (ErrorCode.INVALID_REQUEST, 77, True, True),
     ],
 )
 def test_an_answer_that_fails_as_a_whole_begins_a_new_session_and_is_not_raised(

@@ -123,8 +123,8 @@ def test_a_session_that_the_broker_lost_begins_anew() -> None:
         # The broker keeps no session.
         (ErrorCode.NONE, 0, True, 0, 0),
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, 0, 0),
-        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, 0, 0),
         # It closes this one when it begins the next.
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, 77, 0),
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, False, 77, 0),
         # Anything else is no error of the session.
         (ErrorCode.UNKNOWN_SERVER_ERROR, 77, True, 77, 2),

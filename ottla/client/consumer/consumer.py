@@ -354,10 +354,13 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             self.cancel_lookup()
             self._fetcher.close()
             self.something_to_do()
-            if self._dead_letters is not None:
-                await self._dead_letters.close()
-            await self._telemetry.close()
-            await self._cluster.close()
+            try:
+                await self._fetcher.end_sessions(deadline_ms - now_ms())
+            finally:
+                if self._dead_letters is not None:
+                    await self._dead_letters.close()
+                await self._telemetry.close()
+                await self._cluster.close()
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self

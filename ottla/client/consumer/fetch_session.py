@@ -7,6 +7,8 @@ Rules:
   forgotten.
 - A session that the broker has lost starts again. A broker that keeps no sessions answers with session 0, and every
   request is full.
+- A session that starts again after any other failure names its old id, so that the broker closes the old session. The
+  last request of a session (epoch -1) does the same without a new one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from ottla.kernel.named import NamedTuple
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
+FINAL_EPOCH = -1
 
 
 class WantedPartition(NamedTuple):
@@ -40,7 +43,7 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """A consumer's session with one broker. The fetcher creates it; it ends with its connection."""
+    """A consumer's session with one broker. The fetcher creates it and ends it."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION
@@ -70,10 +73,10 @@ class FetchSession:
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
             ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
         ):
-            self.reset(keep_id=error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            self.reset(keep_id=error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
         if session_id == NO_SESSION:
-            self.reset()
+            self.reset(keep_id=bool(error_code))
         else:
             self.id = session_id
             self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1

@@ -28,13 +28,13 @@ from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode, PartitionState
 from ottla.client.connection.wake_loop import WakeLoop
-from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
+from ottla.client.consumer.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
 from ottla.client.consumer.metric import ConsumerMeter
 from ottla.client.consumer.position import Chunk, Doubt, PartitionPosition
 from ottla.client.consumer.validation import Validation
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import RequestTimedOut, error_of
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import (
@@ -197,10 +197,10 @@ class Fetcher(WakeLoop):
     def _fetch(
         self, node_id: int, connection: BrokerConnection, wants: dict[TopicPartition, WantedPartition], full: bool
     ) -> None:
-        session_entry = self._sessions.get(node_id)
-        if session_entry is None or session_entry[0] is not connection:
-            session_entry = self._sessions[node_id] = (connection, FetchSession())
-        session = session_entry[1]
+        known_connection, session = self._sessions.get(node_id, (None, FetchSession()))
+        if known_connection is not connection:
+            session.reset(keep_id=True)
+            self._sessions[node_id] = (connection, session)
         session_request = session.next_request(wants)
         named = any(want.topic_id == NO_UUID for want in wants.values())
         settings = self._settings
@@ -222,7 +222,7 @@ class Fetcher(WakeLoop):
             timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
             answer = connection.send(request, timeout_ms=timeout_ms, version=version)
         except KafkaError:
-            session.reset()
+            session.reset(keep_id=True)
             self._cluster.metadata.request_update(now_ms())
             return self._hold(node_id, wants)
         self._busy.add(node_id)
@@ -250,7 +250,7 @@ class Fetcher(WakeLoop):
                 answer.exception()
             return
         if answer.cancelled() or answer.exception() is not None:
-            session.reset()
+            session.reset(keep_id=True)
             self._not_reached(node_id)
             self._cluster.metadata.request_update(now_ms())
             return self._hold(node_id, wants)
@@ -258,7 +258,7 @@ class Fetcher(WakeLoop):
         if not session.answered(response.error_code, response.session_id):
             return self.wake()
         if error := error_of(response.error_code):
-            session.reset()
+            session.reset(keep_id=True)
             if not error.code.retriable:
                 _log.warning("node %d failed to answer a fetch (%s); fetching again", node_id, error)
             return self._hold(node_id, wants)
@@ -364,6 +364,30 @@ class Fetcher(WakeLoop):
         else:
             state.forget(policy)
             self.all_positioned = False
+
+    async def end_sessions(self, timeout_ms: int) -> None:
+        """Close the sessions, which take the brokers' slots otherwise. A broker that does not answer keeps its own."""
+        timeout_ms = max(0, timeout_ms)
+        ends = [
+            self._end_session(node_id, connection, session.id, timeout_ms)
+            for node_id, (connection, session) in self._sessions.items()
+            if session.id != NO_SESSION and connection.closed is None
+        ]
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.gather(*ends)
+        except TimeoutError:
+            _log.debug("not all fetch sessions were closed within %d ms", timeout_ms)
+
+    async def _end_session(self, node_id: int, connection: BrokerConnection, session_id: int, timeout_ms: int) -> None:
+        try:
+            if node_id in self._busy:
+                # The broker would read this request only when the fetch in flight has found records.
+                connection = await self._cluster.node(node_id)
+            request = FetchRequest(session_id=session_id, session_epoch=FINAL_EPOCH)
+            await connection.call(request, FetchResponse, timeout_ms=timeout_ms)
+        except (KafkaError, OttlaError) as error:
+            _log.debug("node %d: the fetch session was not closed: %s", node_id, error)
 
     def _on_refusal(self) -> None:
         for callback in self.on_data:
