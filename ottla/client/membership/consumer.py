@@ -18,7 +18,7 @@ from ottla.client.connection.cluster import Cluster
 from ottla.client.membership.group import Group, Owner
 from ottla.client.membership.membership import ConsumerMembership, Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import NotReachable
+from ottla.kernel.client_error import NotReachable, StaleEpoch
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, uuid_text
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -183,6 +183,16 @@ class ConsumerGroupMember(Group):
             except (OttlaError, KafkaError) as error:
                 _log.info("group %s: leaving (%s) was not confirmed: %s", self.id, reason, error)
         self.membership.lost()
+
+    def _reader(self) -> tuple[str | None, int]:
+        return (self.membership.member_id, self.membership.epoch) if self.joined else (None, -1)
+
+    def _read_refused(self, code: int, member_id: str | None, epoch: int) -> None:
+        if code and self._commit_failed(code, member_id or "", epoch) is not Outcome.RETRY:
+            self._owner.something_to_do()
+        elif code != ErrorCode.STALE_MEMBER_EPOCH:
+            return
+        raise StaleEpoch(f"reading the committed offsets of group {self.id}")
 
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if code == ErrorCode.STALE_MEMBER_EPOCH:

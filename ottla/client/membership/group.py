@@ -135,6 +135,14 @@ class Group(ABC):
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         """The outcome of a failed commit, sent with this identity, for the membership."""
 
+    def _reader(self) -> tuple[str | None, int]:
+        """(member id, epoch) with which committed offsets are read; (None, -1) where no coordinator checks them."""
+        return None, -1
+
+    def _read_refused(self, code: int, member_id: str | None, epoch: int) -> None:
+        """Hook for a group's error in reading committed offsets with this identity; raises one to be retried."""
+        return None
+
     def identity(self) -> tuple[str, int, str | None]:
         """(member id, generation or epoch, instance id) for commits; no member before the first join.
 
@@ -274,8 +282,9 @@ class Group(ABC):
     ) -> dict[TopicPartition, tuple[int, int, str]]:
         """(offset, leader epoch, metadata) of the partitions that have a committed offset.
 
-        Waits for pending transactional offsets under every isolation level, as the Java consumer does: a consumer that
-        starts before them would process the same records again.
+        With the consumer protocol the coordinator refuses a member that is not one any more, or has an old epoch: its
+        partitions may be another member's. Waits for pending transactional offsets under every isolation level, as the
+        Java consumer does: a consumer that starts before them would process the same records again.
         """
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
@@ -284,11 +293,14 @@ class Group(ABC):
         async def attempt() -> dict[TopicPartition, tuple[int, int, str]]:
             connection = await self._coordinator("")
             version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
+            member_id, epoch = self._reader()
             if version >= 8:
                 wanted = [
                     OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics.items()
                 ]
-                group = OffsetFetchRequestGroup(group_id=self.id, topics=wanted)
+                group = OffsetFetchRequestGroup(
+                    group_id=self.id, member_id=member_id, member_epoch=epoch, topics=wanted
+                )
                 request = OffsetFetchRequest(groups=[group], require_stable=True)
             else:
                 old = [
@@ -299,6 +311,7 @@ class Group(ABC):
                 request, OffsetFetchResponse, timeout_ms=self._settings.request_timeout_ms, version=version
             )
             answer = only(response.groups, f"group {self.id}") if version >= 8 else response
+            self._read_refused(answer.error_code, member_id, epoch)
             check(answer.error_code)
             committed = {}
             left = {TopicPartition(name, number) for name, numbers in topics.items() for number in numbers}
