@@ -369,3 +369,19 @@ def test_a_commit_while_its_broker_is_busy_is_decided_when_that_answer_comes(ans
             assert now_ms() == before, "at once"
 
     scene(play)
+
+
+def test_commits_of_two_threads_both_hear_what_was_refused() -> None:
+    """The second one began with a clean slate for both, and the first one to end left nothing to the other."""
+
+    async def play(consumer: AsyncShareConsumer, broker: Broker, heard: Heard) -> None:
+        commits = [asyncio.ensure_future(consumer.commit()) for _ in range(2)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await broker.answer(acknowledged({0: ErrorCode.INVALID_RECORD_STATE}))
+        outcomes = await asyncio.gather(*commits)
+        codes = [{each: error and error.code for each, error in outcome.items()} for outcome in outcomes]
+        assert codes == [{ONE: ErrorCode.INVALID_RECORD_STATE}] * 2
+        assert await consumer.commit() == {}
+
+    scene(play)

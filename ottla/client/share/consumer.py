@@ -85,7 +85,8 @@ class AsyncShareConsumer(Generic[K, V]):
         self._names: frozenset[str] = frozenset()
         #: The futures of calls that wait: a poll, and commits of other tasks or threads beside it.
         self._waiting: set[asyncio.Future[None]] = set()
-        self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        #: What each commit in progress has been answered so far.
+        self._outcomes: list[dict[TopicPartition, KafkaError | None]] = []
         self._closed = False
         self._dead_letters: DeadLetters | None = None
         self._tracing = consumer_tracing(self.settings)
@@ -281,19 +282,23 @@ class AsyncShareConsumer(Generic[K, V]):
     async def _settle(self, timeout_ms: int) -> dict[TopicPartition, KafkaError | None]:
         with self.lock:
             self.acknowledgements.settle(for_poll=False)
-        self._outcomes = {}
+        outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._outcomes.append(outcomes)
         self._fetcher.wake()
         deadline_ms = now_ms() + timeout_ms
-        while not self._fetcher.idle:
-            left_ms = deadline_ms - now_ms()
-            if left_ms <= 0:
-                raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
-            await self._wait(left_ms)
-        outcomes, self._outcomes = self._outcomes, {}
+        try:
+            while not self._fetcher.idle:
+                left_ms = deadline_ms - now_ms()
+                if left_ms <= 0:
+                    raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
+                await self._wait(left_ms)
+        finally:
+            self._outcomes = [each for each in self._outcomes if each is not outcomes]
         return outcomes
 
     def _on_answer(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
-        self._outcomes[partition] = self._outcomes.get(partition) or error
+        for outcomes in self._outcomes:
+            outcomes[partition] = outcomes.get(partition) or error
         if self.on_acknowledged is not None:
             try:
                 self.on_acknowledged(partition, offsets, error)
