@@ -25,6 +25,7 @@ ONE = TopicPartition("t", 0)
 def test_a_closed_consumer_has_no_session_left(waits: bool) -> None:
     with ottla.Node() as node, Producer(node.bootstrap_servers) as producer:
         producer.send("t", b"v").result()
+        assert node._node is not None
         sessions = node._node.fetch_sessions
         wait_ms = 3_600_000 if waits else 1
         with Consumer(node.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=wait_ms) as consumer:

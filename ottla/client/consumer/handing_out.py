@@ -51,8 +51,11 @@ class RecordCalls:
         with self._lock:
             return [True for state in self._positions.values() if state.has_records or state.error is not None][:1]
 
-    def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Buffered records, still undecoded. Does not wait, and does none of a poll's other duties."""
+    def take(self, records_max: int, starts: dict[TopicPartition, int] | None = None) -> list[ConsumerRecord]:
+        """Buffered records, still undecoded. Does not wait, and does none of a poll's other duties.
+
+        `starts` gets the positions before, to go back to if the caller is interrupted (`interrupted`).
+        """
         records: list[ConsumerRecord] = []
 
         def take_from(state: PartitionPosition, left: int) -> int:
@@ -61,7 +64,7 @@ class RecordCalls:
             records = records + batch if records else batch
             return len(batch)
 
-        self._take_in_turn(records_max, take_from)
+        self._take_in_turn(records_max, take_from, starts)
         return records
 
     def read(self, raw: list[ConsumerRecord]) -> tuple[list[ConsumerRecord], list[RecordDeserializationError]]:
@@ -128,12 +131,24 @@ class RecordCalls:
             self._give_back((partition, offset, None) for partition, offset in starts_of(raw).items())
             raise
 
-    def _take_in_turn(self, records_max: int, take_from: Callable[[PartitionPosition, int], int]) -> None:
-        """Call `some(partition, limit)` for each partition with records, starting where the last poll ended.
+    def interrupted(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Go back to where a poll began that ends with an exception, such as that of Ctrl-C: it returned nothing."""
+        if starts:
+            self._give_back((partition, offset, None) for partition, offset in starts.items())
 
-        `some` returns how many records it took. A partition's error is raised if nothing was taken before it. The
+    def _take_in_turn(
+        self,
+        records_max: int,
+        take_from: Callable[[PartitionPosition, int], int],
+        starts: dict[TopicPartition, int] | None,
+    ) -> None:
+        """Call `take_from(partition, limit)` for each partition with records, starting where the last poll ended.
+
+        `take_from` returns how many records it took. A partition's error is raised if nothing was taken before it. The
         fetcher is woken only if buffer space was freed: waking the loop at each poll costs a quarter of a poll's time.
         """
+        if starts is not None:
+            starts.clear()
         left = records_max
         full_bytes = self.settings.partition_full_bytes
         has_room = False
@@ -153,6 +168,8 @@ class RecordCalls:
                         state.raise_error()
                     if state.has_records:
                         before_bytes = state.buffered
+                        if starts is not None and state.position is not None:
+                            starts[state.partition] = state.position
                         taken = take_from(state, left)
                         has_room = has_room or state.buffered < min(before_bytes, full_bytes)
                         self.meter.topic(state.partition.topic, now).records.record(taken, now)
@@ -169,7 +186,7 @@ class RecordCalls:
         if left < records_max:
             self.meter.consumed(records_max - left, now)
 
-    def take_bytes(self, records_max: int) -> list[Taken]:
+    def take_bytes(self, records_max: int, starts: dict[TopicPartition, int] | None = None) -> list[Taken]:
         """Buffered batches as bytes, in the way that `take` returns records."""
         from ottla.client.consumer.table import take
 
@@ -182,7 +199,7 @@ class RecordCalls:
             fetches.append(taken)
             return taken.records
 
-        self._take_in_turn(records_max, take_from)
+        self._take_in_turn(records_max, take_from, starts)
         return fetches
 
     def table(

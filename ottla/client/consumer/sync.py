@@ -151,10 +151,17 @@ class Consumer(Generic[K, V]):
         (see on.decode.error); KafkaError for an error of the broker; OttlaError without a subscription or assignment,
         or while another thread polls.
         """
-        with self._only_thread:
-            return self._poll(timeout, max_records)
+        starts: dict[TopicPartition, int] = {}
+        try:
+            with self._only_thread:
+                return self._poll(timeout, max_records, starts)
+        except BaseException:
+            self._async.interrupted(starts)
+            raise
 
-    def _poll(self, timeout: float, max_records: int | None) -> list[ConsumerRecord[K, V]]:
+    def _poll(
+        self, timeout: float, max_records: int | None, starts: dict[TopicPartition, int]
+    ) -> list[ConsumerRecord[K, V]]:
         consumer = self._async
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)
@@ -163,7 +170,7 @@ class Consumer(Generic[K, V]):
             raw: list[ConsumerRecord[K, V]] = []
             if consumer.needs_no_upkeep:
                 consumer.return_in_hand()
-                raw = consumer.take(count)
+                raw = consumer.take(count, starts)
                 if raw:
                     consumer.polled()
             if not raw:
@@ -171,7 +178,7 @@ class Consumer(Generic[K, V]):
                     deadline_ms = now_ms() + waits_ms
                 if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
                     return []
-                raw = consumer.take(count)
+                raw = consumer.take(count, starts)
             records, bad = consumer.read(raw)
             if bad:
                 with consumer.given_back(raw):
@@ -198,11 +205,21 @@ class Consumer(Generic[K, V]):
         needs_arrow("poll_table")
         serde_of(key_serde, "key_serde")
         serde_of(value_serde, "value_serde")
-        with self._only_thread:
-            return self._poll_table(timeout, max_records, key_serde, value_serde)
+        starts: dict[TopicPartition, int] = {}
+        try:
+            with self._only_thread:
+                return self._poll_table(timeout, max_records, key_serde, value_serde, starts)
+        except BaseException:
+            self._async.interrupted(starts)
+            raise
 
     def _poll_table(
-        self, timeout: float, max_records: int, key_serde: Serde | None, value_serde: Serde | None
+        self,
+        timeout: float,
+        max_records: int,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        starts: dict[TopicPartition, int],
     ) -> pyarrow.Table:
         consumer = self._async
         deadline_ms: int | None = None
@@ -212,7 +229,7 @@ class Consumer(Generic[K, V]):
             taken: list[Taken] = []
             if consumer.needs_no_upkeep:
                 consumer.return_in_hand()
-                taken = consumer.take_bytes(count)
+                taken = consumer.take_bytes(count, starts)
                 if taken:
                     consumer.polled()
             if not taken:
@@ -220,7 +237,7 @@ class Consumer(Generic[K, V]):
                     deadline_ms = now_ms() + waits_ms
                 if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
                     return consumer.table([], key_serde, value_serde)[0]
-                taken = consumer.take_bytes(count)
+                taken = consumer.take_bytes(count, starts)
             table, bad = consumer.table(taken, key_serde, value_serde)
             if bad:
                 starts = {fetch.partition: fetch.offset for fetch in taken}
@@ -237,11 +254,12 @@ class Consumer(Generic[K, V]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         consumer = self._async
         while not consumer._closed:
-            records = self.poll(1.0)
-            records.reverse()
-            consumer._in_hand = records
+            consumer._in_hand = self.poll(1.0)[::-1]
             while consumer._in_hand:
-                yield consumer._in_hand.pop()
+                record = consumer._in_hand[-1]
+                # Ctrl-C may come behind a call, as of `pop`: the record would be gone, and not yielded.
+                del consumer._in_hand[-1]
+                yield record
 
     # ---- positions and offsets
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
-from contextlib import closing, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 
@@ -230,29 +230,35 @@ class AsyncShareConsumer(Generic[K, V]):
 
     async def _iterate(self) -> AsyncIterator[ShareRecord[K, V]]:
         while not self._closed:
-            with closing(self.one_by_one(await self.poll(1.0))) as records:
-                for record in records:
+            left = (await self.poll(1.0))[::-1]
+            try:
+                for record in self.one_by_one(left):
                     yield record
+            finally:
+                self.release(left)
 
-    def one_by_one(self, records: list[ShareRecord[K, V]]) -> Generator[ShareRecord[K, V], None, None]:
-        """Yield polled records one by one; those that the iteration does not reach are released, never accepted."""
-        left = records[::-1]
+    def one_by_one(self, left: list[ShareRecord[K, V]]) -> Iterator[ShareRecord[K, V]]:
+        """Yield polled records one by one, the last one first, and remove them from `left`.
+
+        The caller releases those that the iteration does not reach: they are never accepted.
+        """
         with self.lock:
             self.acknowledgements.withdraw(left)
-        try:
-            while left and not self._closed:
-                with self.lock:
-                    self.acknowledgements.give(left[-1:])
-                yield left.pop()
-        finally:
-            self._release(left)
+        while left and not self._closed:
+            with self.lock:
+                self.acknowledgements.give(left[-1:])
+            record = left[-1]
+            # Ctrl-C may come behind a call, as of `pop`: the record would be accepted, and not yielded.
+            del left[-1]
+            yield record
 
     async def give_back(self, records: list[ShareRecord[K, V]]) -> None:
         """Release the records of a poll whose caller was interrupted."""
-        self._release(records)
+        self.release(records)
         self._fetcher.wake()
 
-    def _release(self, records: list[ShareRecord[K, V]]) -> None:
+    def release(self, records: list[ShareRecord[K, V]]) -> None:
+        """Release records that the program has not got."""
         with self.lock:
             self.acknowledgements.withdraw(records)
             for record in records:

@@ -76,26 +76,27 @@ class ShareConsumer(Generic[K, V]):
         records of the last poll are not acknowledged, and while another thread polls; RecordDeserializationError at a
         record that a deserializer cannot read (see on.decode.error); KafkaError for an error of the broker.
         """
-        with self._only_thread:
-            return self._poll(timeout)
-
-    def _poll(self, timeout: float) -> list[ShareRecord[K, V]]:
         records: list[ShareRecord[K, V]] = []
 
         async def work() -> None:
             records.extend(await self._async.poll(timeout))
 
         try:
-            self._thread.run(work())
+            with self._only_thread:
+                self._thread.run(work())
+                return records
         except BaseException:
             # Ctrl-C may come just after the poll: the next poll would accept records that the program never saw.
             self._thread.submit(self._async.give_back(records))
             raise
-        return records
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         while not self._async._closed:
-            yield from self._async.one_by_one(self.poll(1.0))
+            left = self.poll(1.0)[::-1]
+            try:
+                yield from self._async.one_by_one(left)
+            finally:
+                self._async.release(left)
 
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
         """Set a record's acknowledgement, to be sent with the next poll or commit; until then a later call replaces it.

@@ -1,0 +1,170 @@
+"""Ctrl-C at any point of a synchronous poll or iteration: the program has every record up to its position.
+
+The interpreter looks for signals where a function begins, where a loop goes back, and behind a call into C. The tests
+interrupt each of these points of the client's code, one after the other.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ottla.client import Consumer, ShareConsumer, TopicPartition
+from ottla.client.acknowledgement import Acknowledge, ShareRecord
+from ottla.client.consumer.position import Chunk, PartitionPosition
+from ottla.wire.batch import build
+from tests.client.test_share_consumer import record
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX"})
+
+
+class CtrlC:
+    """Interrupts this thread at the point of this number in a package of the client."""
+
+    def __init__(self, number: int, package: str) -> None:
+        self.left = number
+        self._traced_files = (f"/ottla/client/{package}/", "/one_thread.py")
+        self._last: dict[FrameType, str] = {}
+
+    def __enter__(self) -> CtrlC:
+        sys.settrace(self._entered)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _entered(self, frame: FrameType, event: str, _: object) -> Any:
+        caller = frame.f_back
+        if caller is not None and caller in self._last:
+            # No call into C: the interpreter looks inside.
+            self._last[caller] = ""
+        name = frame.f_code.co_filename
+        if self.left < 0 or not any(part in name for part in self._traced_files):
+            return None
+        frame.f_trace_opcodes = True
+        self._last[frame] = "RESUME"
+        return self._traced
+
+    def _traced(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "opcode":
+            last = self._last.get(frame, "")
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if last in _LOOKS or last in _CALLS:
+                self.left -= 1
+                if self.left == -1:
+                    raise KeyboardInterrupt
+        return self._traced
+
+
+@pytest.fixture
+def consumer() -> Iterator[Consumer]:
+    consumer: Consumer = Consumer("127.0.0.1:1", value_deserializer=bytes.decode)
+    consumer._async._fetcher.signal = lambda: None  # type: ignore[method-assign]
+    yield consumer
+    consumer.close()
+
+
+def fetched(consumer: Consumer) -> None:
+    """Two partitions from offset 0 on, with two batches of two records each."""
+    half = consumer._async
+    half._fetcher.all_positioned = True
+    half._in_hand = []
+    for partition in (ONE, TWO):
+        state = half._positions[partition] = PartitionPosition(partition)
+        state.seek(0)
+        data = b"".join(build([(1, None, b"v", ())] * 2, base_offset=first) for first in (0, 2))
+        state.fetched(Chunk(data, 0, None, check_crcs=True), 0)
+
+
+def poll(consumer: Consumer, got: list[int]) -> None:
+    got += [record.partition for record in consumer.poll(0, max_records=6)]
+
+
+def poll_table(consumer: Consumer, got: list[int]) -> None:
+    table = consumer.poll_table(0, max_records=6)
+    got += table["partition"].to_pylist()
+
+
+def iterate(consumer: Consumer, got: list[int]) -> None:
+    for each in consumer:
+        got.append(each.partition)
+        if len(got) == 6:
+            break
+
+
+@pytest.mark.parametrize("read", [poll, poll_table, iterate])
+def test_ctrl_c_takes_no_record_from_the_program(
+    read: Callable[[Consumer, list[int]], None], consumer: Consumer
+) -> None:
+    fetched(consumer)
+    # What is imported at its first use is imported here.
+    read(consumer, [])
+    got: list[int] = []
+    number, interrupted = 0, True
+    while interrupted:
+        fetched(consumer)
+        got.clear()
+        with CtrlC(number, "consumer"):
+            try:
+                read(consumer, got)
+                interrupted = False
+            except KeyboardInterrupt:
+                number += 1
+        assert consumer.positions() == {ONE: got.count(0), TWO: got.count(1)}, f"after {number} points"
+    assert len(got) >= 6 and number > 20
+
+
+def poll_share(consumer: ShareConsumer, got: list[int]) -> None:
+    got += [each.offset for each in consumer.poll(0)]
+
+
+def iterate_share(consumer: ShareConsumer, got: list[int]) -> None:
+    with closing(iter(consumer)) as records:  # type: ignore[type-var]
+        for each in records:
+            got.append(each.offset)
+            if len(got) == 3:
+                break
+
+
+# A call that is interrupted before it has begun.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("read", [poll_share, iterate_share])
+def test_ctrl_c_accepts_no_record_of_a_share_group_that_the_program_has_not_got(
+    read: Callable[[ShareConsumer, list[int]], None],
+) -> None:
+    consumer: ShareConsumer = ShareConsumer("127.0.0.1:1", group_id="g")
+    half = consumer._async
+
+    async def polled(_: float) -> list[ShareRecord]:
+        half.acknowledgements.give(found := [record(number) for number in range(3)])
+        return found
+
+    async def settled() -> set[int]:
+        half.acknowledgements.settle(for_poll=True)
+        words = half.acknowledgements.ready.pop(TopicPartition("t", 0), {})
+        half.acknowledgements.ready.clear()
+        return {offset for offset, word in words.items() if word == Acknowledge.ACCEPT}
+
+    half.poll = polled  # type: ignore[assignment, method-assign]
+    half._fetcher.wake = lambda: None  # type: ignore[method-assign]
+    got: list[int] = []
+    number, interrupted = 0, True
+    while interrupted:
+        got.clear()
+        with CtrlC(number, "share"):
+            try:
+                read(consumer, got)
+                interrupted = False
+            except KeyboardInterrupt:
+                number += 1
+        assert consumer._thread.run(settled()) == set(got), f"after {number} points"
+    assert got == [0, 1, 2] and number > 5
+    consumer.close()
