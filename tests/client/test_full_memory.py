@@ -14,6 +14,7 @@ import pytest
 from ottla.client import AsyncProducer, ClientClosed, ErrorCode, KafkaError, Producer
 from ottla.client.connection.cluster import Cluster
 from ottla.client.producer.sender import Sender
+from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.client_error import BufferFull
 from ottla.kernel.ids import TopicPartition
 
@@ -201,3 +202,83 @@ def test_a_record_that_never_fits_is_refused_at_once(settings: dict[str, int], s
         await producer.close(flush=False)
 
     asyncio.run(run())
+
+
+def test_sends_get_room_in_the_order_in_which_they_began_to_wait() -> None:
+    """A large record waits for two batches to end, and a small one that came later does not take what it waits for."""
+
+    async def run() -> None:
+        producer = AsyncProducer({**_SETTINGS, "max.block.ms": 60_000})
+        make_room = _fill(producer)
+        ended: list[str] = []
+
+        async def send(name: str, size: int) -> None:
+            await producer.send("t", b"v" * size, partition=0)
+            ended.append(name)
+
+        async with asyncio.timeout(10):
+            sending = [asyncio.ensure_future(send("large", 1_500)), asyncio.ensure_future(send("small", 800))]
+            await asyncio.sleep(0)
+            make_room()
+            await asyncio.sleep(0)
+            # It comes when there is room for it, and others wait.
+            sending.append(asyncio.ensure_future(send("last", 700)))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert ended == []
+            make_room()
+            await sending[0]
+            assert ended == ["large"]
+            make_room()
+            await asyncio.gather(*sending)
+            assert ended == ["large", "small", "last"]
+        assert not producer._accumulator.line
+        await producer.close(flush=False)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_threads_get_room_in_the_order_in_which_they_began_to_wait(gives_up: bool) -> None:
+    with _synchronous(60_000) as producer:
+        make_room = _fill(producer)
+        ended: list[str] = []
+
+        def send(name: str, size: int) -> None:
+            try:
+                producer.send("t", b"v" * size, partition=0)
+                ended.append(name)
+            except BufferFull:
+                ended.append("none for " + name)
+
+        def begin(name: str, size: int) -> threading.Thread:
+            thread = threading.Thread(target=send, args=(name, size))
+            before = len(producer._accumulator.line)
+            thread.start()
+            while len(producer._accumulator.line) == before:
+                assert thread.is_alive()
+            return thread
+
+        if gives_up:
+            producer.settings = ProducerSettings.read({**_SETTINGS, "max.block.ms": 50}, {})
+            producer._async.settings = producer.settings
+        large = begin("large", 1_500)
+        producer._async.settings = ProducerSettings.read({**_SETTINGS, "max.block.ms": 60_000}, {})
+        small = begin("small", 800)
+        make_room()
+        if gives_up:
+            # The one behind it has room from then on, and does not wait for another batch to end.
+            for thread in (large, small):
+                thread.join(10)
+            assert ended == ["none for large", "small"]
+        else:
+            last = begin("last", 700)
+            assert ended == []
+            make_room()
+            large.join(10)
+            assert ended == ["large"]
+            make_room()
+            for thread in (small, last):
+                thread.join(10)
+            assert sorted(ended[1:]) == ["last", "small"]
+        assert not producer._accumulator.line

@@ -9,6 +9,8 @@ Rules:
 - A partition's batches are sent in order. A retried batch waits until nothing else of its partition is in flight, so
   that nothing overtakes it.
 - Memory is counted by reservation: a batch reserves `batch.size` when it opens, and as much again each time it grows.
+- Callers that wait for memory stand in `line`, and later ones get none before them: a large batch would otherwise wait
+  behind small ones until `max.block.ms`.
 
 KIPs: 98 (sequences), 480 (sticky partitions), 91 (delivery timeout).
 """
@@ -16,7 +18,8 @@ KIPs: 98 (sequences), 480 (sticky partitions), 91 (delivery timeout).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ottla.client.producer.delivery import Delivery, ProducerBatch
 from ottla.client.producer.partitioner import key_hash, next_sticky
@@ -26,6 +29,8 @@ from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
 from ottla.wire.batch import HEADER_BYTES, Header
+
+T = TypeVar("T")
 
 #: Upper bound of a record's size beyond its key and value: lengths, deltas, header count (varints) and attributes.
 RECORD_OVERHEAD = 24
@@ -89,6 +94,9 @@ class Accumulator:
         #: True while a sender waits for memory.
         self.starved = False
         self.memory_used = 0
+        #: The callers that wait for memory, the first one first; and which of them calls `append` or `put` now.
+        self.line: deque[object] = deque()
+        self._turn: object = None
         #: The loop on which batches are sent; the sender sets it.
         self.loop: object = None
         #: After `close`, nothing is sent, so nothing is accepted.
@@ -275,9 +283,18 @@ class Accumulator:
         if self.closed:
             raise ClientClosed("this producer is closed")
 
+    def in_turn(self, place: object, put: Callable[[], T | None]) -> T | None:
+        """Call `put`, which appends something, for the caller with this place in `line`."""
+        self._turn = place
+        try:
+            return put()
+        finally:
+            self._turn = None
+
     def _reserve(self, size: int) -> bool:
         # An empty buffer takes any batch, however small buffer.memory is: otherwise nothing would ever be sent.
-        if self.memory_used + size > self._settings.buffer_memory and self.memory_used:
+        full = self.memory_used + size > self._settings.buffer_memory and self.memory_used > 0
+        if full or (self.line and self.line[0] is not self._turn):
             self.starved = True
             return False
         self.memory_used += size

@@ -12,10 +12,11 @@ KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.checked import checked
 from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from ottla.client.producer.outgoing import ColumnMapping, Columns
     from ottla.client.settings.option import ProducerOptions
     from ottla.serde.serde import Serde
+
+T = TypeVar("T")
 
 #: Headers as pairs or as a mapping. A header's value is bytes, text (sent as UTF-8) or None.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
@@ -140,21 +143,22 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         if partition is not None and self._accumulator.lacks(topic, partition):
             deadline_ms = self.block_deadline_ms(deadline_ms)
             await self.admit(topic, partition, deadline_ms=deadline_ms)
+        delivery: Delivery | None = None
         while True:
             try:
                 with self._lock:
                     delivery = self.append(topic, raw_value, raw_key, partition, pairs, timestamp)
+                break
             except KeyError:
                 deadline_ms = self.block_deadline_ms(deadline_ms)
                 await self.admit(topic, deadline_ms=deadline_ms)
-                continue
-            if delivery is not None:
-                if self._accumulator.stirred:
-                    self._accumulator.stirred = False
-                    self._sender.wake()
-                return delivery
-            deadline_ms = self.block_deadline_ms(deadline_ms)
-            await self.wait_for_room(deadline_ms)
+        if delivery is None:
+            append = functools.partial(self.append, topic, raw_value, raw_key, partition, pairs, timestamp)
+            delivery = await self._in_line(append, self.block_deadline_ms(deadline_ms))
+        if self._accumulator.stirred:
+            self._accumulator.stirred = False
+            self._sender.wake()
+        return delivery
 
     def block_deadline_ms(self, known: int | None = None) -> int:
         """Until when a call may wait for metadata and room: that of its first wait, or max.block.ms from now."""
@@ -204,11 +208,10 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 await self.admit(topic, batch)
                 continue
             deadline_ms = self.block_deadline_ms()
-            while True:
-                with self._lock:
-                    if self.put(batch):
-                        break
-                await self.wait_for_room(deadline_ms)
+            with self._lock:
+                has_room = self.put(batch)
+            if not has_room:
+                await self._in_line(functools.partial(self.put, batch), deadline_ms)
             self._sender.wake()
             batches.append(batch)
             # Yield, so that the loop sends this batch while the next one is encoded.
@@ -241,11 +244,11 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             fill(batch, cut, settings.compression_type, settings.compression_level, frames.take)
             yield batch
 
-    def put(self, batch: ProducerBatch) -> bool:
-        """Append an encoded batch; False if there is no room. Under the lock."""
+    def put(self, batch: ProducerBatch) -> bool | None:
+        """Append an encoded batch; None if there is no room. Under the lock."""
         if self._transactions is not None:
             self._transactions.check_open()
-        return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch)
+        return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch) or None
 
     async def admit(self, topic: str, partition: int = 0, *, deadline_ms: int | None = None) -> None:
         """Fetch a topic's metadata before its first record, or its first one for a new partition."""
@@ -253,6 +256,22 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         await self._cluster.known_partition(TopicPartition(topic_name(topic), partition), left_ms)
         with self._lock:
             self._sender.set_partitions(topic)
+
+    async def _in_line(self, put: Callable[[], T | None], deadline_ms: int) -> T:
+        """Wait for memory behind those who wait already, and return the result of `put`; BufferFull at the deadline."""
+        accumulator, place = self._accumulator, object()
+        accumulator.line.append(place)
+        try:
+            while True:
+                await self.wait_for_room(deadline_ms)
+                with self._lock:
+                    result = accumulator.in_turn(place, put)
+                if result is not None:
+                    return result
+        finally:
+            accumulator.line.remove(place)
+            # There may be room for the next one, too.
+            self._progressed()
 
     async def wait_for_room(self, deadline_ms: int) -> None:
         """Wait until memory is released; BufferFull at the deadline."""
@@ -308,16 +327,13 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         await self._cluster.known([topic], self.settings.max_block_ms)
         return [state.partition for state in self._cluster.metadata.topics[topic].partitions]
 
-    def metrics(self, *, blocked: int = 0) -> ProducerMetrics:
-        """A snapshot of the producer's metrics, under Kafka's names.
-
-        `blocked` is the number of threads that wait for room, beside this loop's tasks.
-        """
+    def metrics(self) -> ProducerMetrics:
+        """A snapshot of the producer's metrics, under Kafka's names."""
         return self._sender.meter.snapshot(
             in_flight=self._sender.requests_in_flight,
             memory=self.settings.buffer_memory,
             memory_used=self._accumulator.memory_used,
-            waiting=len(self._waiting) + blocked,
+            waiting=len(self._accumulator.line),
             nodes=self._cluster.node_metrics(),
             now_ms=now_ms(),
         )

@@ -77,7 +77,6 @@ class Producer(Generic[K, V]):
         self._acquire = self._lock.acquire
         self._release = self._lock.release
         self._room = threading.Condition(self._lock)
-        self._blocked = 0
         self._accumulator = self._async._accumulator
         #: Topics for which `send` may take its fast path: all or none. With transactions, only while one is open.
         self._fast_topics: dict[str, TopicQueue] = {}
@@ -221,13 +220,10 @@ class Producer(Generic[K, V]):
                 self._check_usable(topic, batch)
                 continue
             with self._lock:
-                self._with_room(functools.partial(self._put, batch), self._async.block_deadline_ms())
+                self._with_room(functools.partial(self._async.put, batch), self._async.block_deadline_ms())
             self._sender.signal()
             batches.append(batch)
         return TableDelivery(batches)
-
-    def _put(self, batch: ProducerBatch) -> bool | None:
-        return self._async.put(batch) or None
 
     def _wait(
         self,
@@ -255,21 +251,31 @@ class Producer(Generic[K, V]):
             self._thread.run(self._async.admit(topic, partition, deadline_ms=deadline_ms))
 
     def _with_room(self, put: Callable[[], T | None], deadline_ms: int) -> T:
-        """Call `put` until there is room, and return its result. Under the lock; BufferFull at the deadline."""
-        while True:
-            appended = put()
-            if appended is not None:
-                return appended
-            self._sender.signal()
-            self._blocked += 1
-            try:
+        """Call `put` until there is room, and return its result. Under the lock; BufferFull at the deadline.
+
+        Those who wait already come first.
+        """
+        accumulator, place = self._accumulator, object()
+        appended = put()
+        if appended is not None:
+            return appended
+        try:
+            accumulator.line.append(place)
+            while appended is None:
+                self._sender.signal()
                 if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
                     raise buffer_full(self.settings)
-            finally:
-                self._blocked -= 1
+                appended = accumulator.in_turn(place, put)
+            return appended
+        finally:
+            # Ctrl-C may come behind any call.
+            if place in accumulator.line:
+                accumulator.line.remove(place)
+            # There may be room for the next one, too.
+            self._room.notify_all()
 
     def _progressed(self) -> None:
-        if self._blocked:
+        if self._accumulator.line:
             with self._lock:
                 self._room.notify_all()
 
@@ -284,7 +290,7 @@ class Producer(Generic[K, V]):
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of the producer's metrics, under Kafka's names."""
-        return self._async.metrics(blocked=self._blocked)
+        return self._async.metrics()
 
     # ---- transactions
 
