@@ -206,7 +206,23 @@ def test_a_batch_follows_its_leader(hinted: bool) -> None:
         assert scene.sender._in_flight == ({1: 0, 2: 1} if hinted else {1: 1})
         answer()
 
-    played(play, **_PLAIN)
+    # A new leader is asked at once.
+    played(play, **_PLAIN, retry_backoff_ms=60_000 if hinted else 0, retry_backoff_max_ms=60_000)
+
+
+def test_a_leader_that_refuses_a_batch_again_has_its_pause() -> None:
+    async def play(scene: Scene) -> None:
+        metadata = scene.sender._cluster.metadata
+        scene.send(0)
+        for epoch in (8, 9):
+            metadata.leader_moved("t", 0, 1, epoch)
+            scene.sender.wake()
+            _, answer = await scene.request()
+            answer(p0=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await scene.settled()
+        assert scene.broker.asked.empty()
+
+    played(play, **_PLAIN, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ottla.kernel.client_error import RequestTimedOut
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
+from ottla.wire.batch import HEADER_BYTES, NO_LEADER_EPOCH, TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
 _log = logging.getLogger("ottla.client")
@@ -57,6 +57,7 @@ class ProducerBatch:
         "headers",
         "keyed",
         "keys",
+        "leader_epoch",
         "limit",
         "loop",
         "max_timestamp",
@@ -103,6 +104,8 @@ class ProducerBatch:
         self.deadline_ms = deadline_ms
         self.retry_at_ms = 0
         self.attempts = 0
+        #: The epoch of the leader that it was sent to last.
+        self.leader_epoch = NO_LEADER_EPOCH
         #: Position in the sending order; -1 before the first send.
         self.serial = -1
         #: The two halves of a batch that was too large, each with the index of its first record.
@@ -229,6 +232,7 @@ class ProducerBatch:
         part.loop = self.loop
         part.serial = self.serial
         part.attempts = self.attempts + 1
+        part.leader_epoch = self.leader_epoch
         if self.producer is not None:
             sequence = (self.base_sequence + start) & 0x7FFFFFFF
             part.sequence(self.producer, sequence, transactional=self.transactional)

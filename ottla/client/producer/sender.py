@@ -168,7 +168,7 @@ class Sender(WakeLoop):
             due = self._accumulator.due_ms(partition, now)
             if due is None:
                 continue
-            if due > now:
+            if due > now and not self._has_new_leader(partition):
                 next_ms = due if next_ms is None else min(next_ms, due)
                 continue
             state = self._cluster.metadata.leader(partition.topic, partition.number)
@@ -194,6 +194,7 @@ class Sender(WakeLoop):
                 continue
             bytes_by_node[node_id] = load + waiting.size
             batch = self._accumulator.take(partition)
+            batch.leader_epoch = state.leader_epoch
             if self.producer is not None and batch.renews:
                 batch.sequence(self.producer, partition.next_sequence, transactional=transactions is not None)
                 partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
@@ -202,6 +203,13 @@ class Sender(WakeLoop):
                 # More of this partition may be ready for the next request.
                 next_ms = now
         return next_ms
+
+    def _has_new_leader(self, partition: PartitionQueue) -> bool:
+        """True if the partition's next batch was refused by a former leader: the new one need not wait (KIP-951)."""
+        if not partition.closed or not partition.closed[0].attempts:
+            return False
+        state = self._cluster.metadata.leader(partition.topic, partition.number)
+        return state is not None and state.leader_epoch > partition.closed[0].leader_epoch
 
     def _transmit(self, node_id: int, items: list[Item]) -> None:
         items = self._encoded(items)
