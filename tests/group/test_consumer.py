@@ -275,6 +275,28 @@ def test_a_static_member_that_does_not_come_back_is_fenced() -> None:
     assert second.partitions() == [0, 1, 2, 3] and list(host.group().static_members) == ["j"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_static_member_that_is_away_need_not_give_up_partitions_in_time(restarted: bool) -> None:
+    """It left when it was told to give some up. Its session, not its rebalance timeout, says when it must be back."""
+    host = Host()
+    (first,) = settled(host, "a", instance_id="i")
+    request = first.request(full=True)
+    request.rebalance_timeout_ms = 5_000
+    first.send(request)
+    second = Consumer(host, "b")
+    second.join()
+    first.send(first.request(full=False))
+    assert first.partitions() == [0, 1] and host.group().members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    first.leave(-2)
+    if restarted:
+        host.restart()
+    host.pass_ms(5_001)
+    second.beat()
+    assert second.partitions() == [2, 3]
+    again = Consumer(host, "c", instance_id="i")
+    assert again.join().error_code == NONE and again.partitions() == [0, 1]
+
+
 def test_an_instance_id_that_is_in_use_is_not_given_away() -> None:
     host = Host()
     first = Consumer(host, "a", instance_id="i")

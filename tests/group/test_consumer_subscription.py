@@ -1,11 +1,13 @@
 """What members of consumer groups subscribe to: topics that come, grow and go, and regular expressions."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ottla.group.records.encode import member_entry, regex_entry
 from ottla.group.selection import Selected
-from ottla.group.state.consumer import ConsumerState
+from ottla.group.state.consumer import ConsumerState, Resolved
 from ottla.kernel.error import ErrorCode
 from tests.group.client import Consumer, rounds, settled
 from tests.group.host import Host
@@ -164,3 +166,32 @@ def test_a_heartbeat_resolves_its_own_expression_and_one_of_the_others() -> None
     assert len(fresh()) == 3
     members[2].beat(full=False)
     assert len(fresh()) == 4 and host.group().resolved["orders|a.*"].topics == ("a-new", "orders")
+
+
+def test_an_expression_that_another_coordinator_left_unresolved_is_resolved_by_its_members_heartbeat() -> None:
+    """Apache Kafka's coordinators write the member first, and the topics that its expression matches later."""
+    host = Host()
+    (member,) = settled(host, "a", topics=["clicks"])
+    key, value = member_entry("g", replace(host.group().members["a"], topics=(), regex="orders.*"))
+    host.coordinator.replay(key, value, offset=len(host.log))
+    member.topics, member.regex = None, None
+    rounds([member])
+    assert member.partitions("orders") == [0, 1, 2, 3] and member.partitions("clicks") == []
+    assert host.group().resolved["orders.*"].topics == ("orders",)
+
+
+def test_an_expression_of_another_member_that_cannot_be_evaluated_matches_nothing_and_harms_nobody() -> None:
+    """Apache Kafka's engine takes some that ours does not; only the member that brings one can be told."""
+    host = Host()
+    first, second = settled(host, "a", "b", topics=None, regex="orders.*")
+    key, value = member_entry("g", replace(host.group().members["b"], regex="(?=x)"))
+    host.coordinator.replay(key, value, offset=len(host.log))
+    key, value = regex_entry("g", "(?=x)", Resolved(("clicks",), 0, host.now_ms))
+    host.coordinator.replay(key, value, offset=len(host.log))
+    host.topics.create("orders-eu", 1)
+    host.change_topics(created=["orders-eu"])
+    host.pass_ms(10_001)
+    for _ in range(3):
+        assert first.beat(full=False).error_code == ErrorCode.NONE
+    assert first.partitions("orders-eu") == [0]
+    assert host.group().resolved["(?=x)"].topics == ()

@@ -89,7 +89,9 @@ def _resolve(
 ) -> tuple[dict[str, Resolved], bool]:
     """(the resolved expressions of the group, did the topics of any change?)."""
     unchanged = (after.regex or None) == (before.regex or None)
-    if unchanged and not any(_is_stale(context, known) for known in group.resolved.values()):
+    # Apache Kafka's coordinators write a member before its expression is resolved.
+    is_resolved = not after.regex or after.regex in group.resolved
+    if unchanged and is_resolved and not any(_is_stale(context, known) for known in group.resolved.values()):
         # The common case of heartbeats.
         return group.resolved, False
     resolved = dict(group.resolved)
@@ -107,7 +109,8 @@ def _resolve(
             if has_resolved_other:
                 continue
             has_resolved_other = True
-        fresh = Resolved(_matching(context, regex), context.shard.topics.version, context.now_ms)
+        topics = _matching(context, regex, of_another=regex != after.regex)
+        fresh = Resolved(topics, context.shard.topics.version, context.now_ms)
         changed = changed or known is None or known.topics != fresh.topics
         resolved[regex] = fresh
         context.append(regex_entry(group.group_id, regex, fresh))
@@ -123,11 +126,15 @@ def _is_stale(context: CommandContext, known: Resolved) -> bool:
     return topics_are_newer or age_ms < 0 or age_ms > context.settings.group_consumer_regex_refresh_interval_ms
 
 
-def _matching(context: CommandContext, regex: str) -> tuple[str, ...]:
+def _matching(context: CommandContext, regex: str, *, of_another: bool) -> tuple[str, ...]:
+    """The topics that an expression matches. KafkaError if it is invalid; one of another member then matches none."""
     selected = context.selected
     if selected is None or (selected.regex, selected.version) != (regex, context.shard.topics.version):
         selected = drained(select(regex, context.shard.topics))
     if selected.error is not None:
+        # Another coordinator has taken it: its own member is told, at its own heartbeat.
+        if of_another:
+            return ()
         raise selected.error
     return tuple(name for name in selected.names if context.may_describe is None or context.may_describe(name))
 

@@ -158,8 +158,11 @@ def start_sessions(context: CommandContext, group: ConsumerGroup) -> None:
 
 
 def expire_rebalance(context: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Fence a member that has not given up its revoked partitions within its rebalance timeout."""
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
+    """Fence a member that has not given up its revoked partitions within its rebalance timeout.
+
+    A static member that is away has given them up, and its session says when it must be back.
+    """
+    if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH:
         fence(context, group, [member])
 
 
