@@ -29,6 +29,11 @@ from ottla.wire.api.add_partitions_to_txn import (
 )
 from ottla.wire.api.end_txn import EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 ONE = TopicPartition("t", 0)
 _MOVED = [
@@ -50,7 +55,7 @@ class Scene:
 
     def __init__(self, version: int = 2, **settings: Any) -> None:
         self.settings = ProducerSettings.read("127.0.0.1:1", {"transactional_id": "x", **settings})
-        self.machine = Transactions("x", 60_000)
+        self.machine = Transactions("x", 60_000, two_phase=self.settings.transaction_two_phase_commit_enable)
         self.machine.init_answered(InitProducerIdResponse(producer_id=7, producer_epoch=0))
         self.machine.begin(version)
         self.forgotten: list[tuple[int, str]] = []
@@ -75,7 +80,8 @@ class Scene:
 
     async def _call(self, request: Any, response: Any, *, timeout_ms: int, at_most: int | None = None) -> Any:
         self.called.append((type(request).__name__, at_most))
-        return self.answers.pop(0)
+        answer = self.answers.pop(0)
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def played(play: Callable[[Scene], Awaitable[None]], version: int = 2, **settings: Any) -> None:
@@ -87,6 +93,12 @@ def played(play: Callable[[Scene], Awaitable[None]], version: int = 2, **setting
 
 async def hangs() -> None:
     await asyncio.get_running_loop().create_future()
+
+
+async def settled() -> None:
+    """Whatever can be done now has been."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def done() -> None:
@@ -352,3 +364,37 @@ def test_an_abort_that_fails_as_the_commit_did_adds_nothing_and_a_fence_says_mor
     with pytest.raises(Fenced) as raised:
         not_aborted(fence, error)
     assert raised.value is fence and fence.__cause__ is error
+
+
+@pytest.mark.parametrize("call", ["commit", "abort", "prepare"])
+@pytest.mark.parametrize("answer", [None, RequestTimedOut("no answer")], ids=["answered", "given up"])
+def test_a_transaction_ends_behind_the_offsets_of_a_call_that_was_interrupted(
+    call: str, answer: KafkaError | None
+) -> None:
+    """A coordinator that took them after the end would keep them as pending: its group could not be read any more."""
+
+    async def play(scene: Scene) -> None:
+        late: asyncio.Future[TxnOffsetCommitResponse] = asyncio.get_running_loop().create_future()
+        good = TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[_TAKEN])])
+        scene.answers = [late, good, EndTxnResponse()]
+        sending = asyncio.ensure_future(scene.transactor.send_offsets(GroupMetadata("g"), {ONE: (5, -1, "")}))
+        await settled()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        ending = asyncio.ensure_future(getattr(scene.transactor, call)(done))
+        await settled()
+        assert not ending.done() and "EndTxnRequest" not in [name for name, _ in scene.called]
+        if answer is None:
+            late.set_result(good)
+        else:
+            late.set_exception(answer)
+        if call == "abort":
+            scene.answers = [EndTxnResponse()]
+        await ending
+        assert scene.machine.phase is (Phase.PREPARED if call == "prepare" else Phase.READY)
+
+    played(play, transaction_two_phase_commit_enable=True)
+
+
+_TAKEN = TxnOffsetCommitResponsePartition(partition_index=0)

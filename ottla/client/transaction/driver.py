@@ -1,7 +1,8 @@
 """Carries out the decisions of `Transactions`: sends requests to both coordinators, and retries retriable errors.
 
 The driver lives on the producer's loop. An interrupted call (max.block.ms, Ctrl-C) can be repeated: it continues where
-the last one stopped.
+the last one stopped. A request that it has sent is still waited for before the transaction ends: offsets that a group's
+coordinator took after the end would wait for it forever, and hold up that group's readers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.connection.clock import Backoff
 from ottla.client.connection.cluster import GROUP, TRANSACTION, Cluster
@@ -68,6 +69,8 @@ class Transactor:
         self._adding: asyncio.Task[None] | None = None
         #: Held while offsets are being written, so that they go out in order and no end overtakes them.
         self._writing_offsets = asyncio.Lock()
+        #: The requests without an answer, also of calls that were interrupted.
+        self._unanswered: set[asyncio.Future[Any]] = set()
         sender.on_pending = self._pending
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
@@ -105,6 +108,7 @@ class Transactor:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
                 await self._write_owed()
+                await self._all_answered()
         except TimeoutError:
             raise self._timed_out("not all records and offsets were delivered") from None
         else:
@@ -176,6 +180,7 @@ class Transactor:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
                 await self._write_owed()
+                await self._all_answered()
         except TimeoutError:
             raise self._timed_out("not all records and offsets were delivered") from None
         await self._end()
@@ -191,7 +196,7 @@ class Transactor:
                 if self._adding is not None:
                     await asyncio.gather(self._adding, return_exceptions=True)
                 async with self._writing_offsets:
-                    pass
+                    await self._all_answered()
         except TimeoutError:
             raise self._timed_out("the broker has not answered for all records") from None
         # The error that caused the abort has already reported these failures.
@@ -274,7 +279,21 @@ class Transactor:
     async def _call(
         self, connection: BrokerConnection, request: object, response: type[T], at_most: int | None = None
     ) -> T:
-        return await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms, at_most=at_most)
+        timeout_ms = self._settings.request_timeout_ms
+        answer = asyncio.ensure_future(connection.call(request, response, timeout_ms=timeout_ms, at_most=at_most))
+        self._unanswered.add(answer)
+        answer.add_done_callback(self._has_answer)
+        return await asyncio.shield(answer)
+
+    def _has_answer(self, answer: asyncio.Future[Any]) -> None:
+        self._unanswered.discard(answer)
+        if not answer.cancelled():
+            # An interrupted call does not look at its error.
+            answer.exception()
+
+    async def _all_answered(self) -> None:
+        while self._unanswered:
+            await asyncio.wait(self._unanswered)
 
     def _at_own_coordinator(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         return self._at_coordinator(TRANSACTION, self.transactions.transactional_id, attempt)
