@@ -89,7 +89,8 @@ class Cluster:
         self._meters: dict[Address, NodeMeter] = {}
         self._connections: dict[tuple[Address, str], BrokerConnection] = {}
         self._address_states: dict[Address, _AddressState] = {}
-        self._coordinators: dict[tuple[int, str], int] = {}
+        #: As the brokers named them: a broker that has moved may still have its former address in the metadata.
+        self._coordinators: dict[tuple[int, str], ClusterNode] = {}
         self._update_lock = asyncio.Lock()
         #: When the brokers were first asked for metadata that they have not given yet; None if they have.
         self._asked_at_ms: int | None = None
@@ -320,8 +321,8 @@ class Cluster:
 
     async def coordinator(self, kind: int, key: str, purpose: str = "coordinator") -> BrokerConnection:
         """A connection to the coordinator of this group, transactional id or share-group partition."""
-        node_id = self._coordinators.get((kind, key))
-        if node_id is None:
+        node = self._coordinators.get((kind, key))
+        if node is None:
             connection = await self.any()
             version = connection.version_of(ApiKey.FIND_COORDINATOR)
             if version >= 4:
@@ -338,16 +339,17 @@ class Cluster:
                 check(response.error_code, response.error_message)
                 node = ClusterNode(response.node_id, response.host, response.port)
             self.metadata.nodes.setdefault(node.id, node)
-            node_id = self._coordinators[kind, key] = node.id
+            self._coordinators[kind, key] = node
         try:
-            return await self.node(node_id, purpose)
+            return await self.address((node.host, node.port), purpose)
         except NotReachable:
             self.forget_coordinator(kind, key)
             raise
 
     def coordinator_id(self, kind: int, key: str) -> int | None:
         """The node last known as the coordinator; None if unknown."""
-        return self._coordinators.get((kind, key))
+        node = self._coordinators.get((kind, key))
+        return None if node is None else node.id
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         """Forget a coordinator that denied the role or does not answer: the next call looks it up again."""
