@@ -76,6 +76,7 @@ class Consumer(CommitCalls):
         self._in_hand = []
         self._held = {}
         self._committing = None
+        self._commits = set()
         self._committed_at_ms = 0
         self.outsiders = 0
 

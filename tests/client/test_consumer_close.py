@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -60,3 +61,33 @@ def test_a_close_closes_the_producer_of_dead_letters_too(kind: Any) -> None:
         return producer._closed
 
     assert hurried(run())
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_close_waits_for_asynchronous_commits(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Java's client: their requests must not come behind the one to leave, or not at all."""
+    steps: list[str] = []
+
+    async def commit(*_: object, **__: object) -> None:
+        await passing(5 if answers else 3_600)
+        steps.append("committed")
+
+    async def end(*_: object, **__: object) -> None:
+        steps.append("left")
+
+    async def run() -> int:
+        consumer = AsyncConsumer("127.0.0.1:1", group_id="g", enable_auto_commit=False, request_timeout_ms=8_000)
+        consumer.assign([ONE])
+        monkeypatch.setattr(consumer._group, "commit", commit)
+        monkeypatch.setattr(consumer._group, "end", end)
+        # As a synchronous consumer does, which closes at once after it.
+        commits = asyncio.ensure_future(consumer.commit_and_report({ONE: 5}, lambda _: steps.append("told")))
+        before = now_ms()
+        await asyncio.ensure_future(consumer.close())
+        took_ms = now_ms() - before
+        commits.cancel()
+        return took_ms
+
+    took_ms = 5_000 if answers else 8_000
+    assert took_ms <= hurried(run()) < took_ms + 300
+    assert steps == (["committed", "told", "left"] if answers else ["left"])

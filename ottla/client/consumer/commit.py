@@ -54,6 +54,8 @@ class CommitCalls(ABC):
     _held: Mapping[TopicPartition, int]
     #: The automatic commit in progress, and when the last one began.
     _committing: asyncio.Task[None] | None
+    #: The asynchronous commits in progress, which a close waits for.
+    _commits: set[asyncio.Task[Any]]
     _committed_at_ms: int
 
     @checked
@@ -128,10 +130,15 @@ class CommitCalls(ABC):
     async def commit_and_report(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
         """Commit and report the outcome to `told`, or to the log. An exception from `told` is logged."""
         failure: Failure = None
+        task = asyncio.current_task()
+        assert task is not None
+        self._commits.add(task)
         try:
             await self.commit(offsets)
         except (KafkaError, OttlaError) as error:
             failure = error
+        finally:
+            self._commits.discard(task)
         if told is not None:
             try:
                 told(failure)

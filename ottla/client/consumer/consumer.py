@@ -92,6 +92,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._next_lookup_ms = 0
         self._closed = False
         self._committing: asyncio.Task[None] | None = None
+        self._commits: set[asyncio.Task[Any]] = set()
         self._committed_at_ms = now_ms()
         self._first_index = 0
         #: Polled records that an iteration has not yielded yet, the next one last.
@@ -337,15 +338,18 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     async def close(self) -> None:
         """Commit the consumed offsets (with auto-commit), leave the group and close the connections.
 
-        Brokers that do not answer hold it up for request.timeout.ms, but at most for 30 seconds.
+        It first waits for asynchronous commits. Brokers that do not answer hold it up for request.timeout.ms, but at
+        most for 30 seconds.
         """
         if self._closed:
             return
         timeout_ms = end_timeout_ms(self.settings)
         deadline_ms = now_ms() + timeout_ms
         try:
+            commits = self._commits.union(() if self._committing is None else [self._committing])
+            if commits:
+                await asyncio.wait(commits, timeout=timeout_ms / 1000)
             if self._committing is not None:
-                await asyncio.wait([self._committing], timeout=timeout_ms / 1000)
                 self._committing.cancel()
             if self._group is not None:
                 await self._leave(self._group, "the consumer was closed", deadline_ms)
