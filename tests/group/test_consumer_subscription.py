@@ -183,7 +183,7 @@ def test_an_expression_that_another_coordinator_left_unresolved_is_resolved_by_i
 def test_an_expression_of_another_member_that_cannot_be_evaluated_matches_nothing_and_harms_nobody() -> None:
     """Apache Kafka's engine takes some that ours does not; only the member that brings one can be told."""
     host = Host()
-    first, second = settled(host, "a", "b", topics=None, regex="orders.*")
+    first, _ = settled(host, "a", "b", topics=None, regex="orders.*")
     key, value = member_entry("g", replace(host.group().members["b"], regex="(?=x)"))
     host.coordinator.replay(key, value, offset=len(host.log))
     key, value = regex_entry("g", "(?=x)", Resolved(("clicks",), 0, host.now_ms))

@@ -74,6 +74,10 @@ class ClassicGroupMember(Group):
             return await self.poll()
         self._set_identity(self.membership.member_id, self.membership.generation)
         owned = self._owner.owned()
+        if self.membership.join_reason is not None:
+            # The subscription may have changed since; the next join brings its partitions.
+            topics = self._owner.subscription()
+            assigned = {partition for partition in assigned if partition.topic in topics}
         if owned - assigned:
             # The next generation gives the revoked partitions to their new owners (KIP-429).
             self.membership.rejoin("partitions were given back")
@@ -110,6 +114,7 @@ class ClassicGroupMember(Group):
         membership, settings = self.membership, self._settings
         self._partitions = {}
         topics = await self._owner.subscribed()
+        membership.begin_join()
         connection = await self._coordinator()
         # The coordinator answers when all members have joined, each of which may take its time between polls.
         timeout_ms = settings.max_poll_interval_ms + settings.request_timeout_ms

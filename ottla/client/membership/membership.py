@@ -68,6 +68,8 @@ class ClassicMembership:
         self.assignor: str | None = None
         #: Why a join is due; None if none is.
         self.join_reason: str | None = "the consumer subscribed"
+        #: Why another join is due after the one in progress; None if none is.
+        self._next_reason: str | None = None
         self._settings = settings
         #: The last assignment and its generation, which `sticky` builds on; None before the first.
         self._last: tuple[tuple[TopicPartition, ...], int] | None = None
@@ -150,7 +152,7 @@ class ClassicMembership:
         if outcome is not Outcome.GOOD:
             return outcome, ()
         assigned = parse_assignment(response.assignment)
-        self.join_reason = None
+        self.join_reason, self._next_reason = self._next_reason, None
         self._last = assigned, self.generation
         return outcome, assigned
 
@@ -172,8 +174,13 @@ class ClassicMembership:
         return self._failed(error_code, "committing")
 
     def rejoin(self, reason: str) -> None:
-        """Make a join due, because the subscription or its topics have changed."""
+        """Make a join due, because the subscription or its topics have changed: also after a join in progress."""
         self.join_reason = self.join_reason or reason
+        self._next_reason = reason
+
+    def begin_join(self) -> None:
+        """Note that the next request to join has the subscription as it is now."""
+        self._next_reason = None
 
     def leave_request(self, reason: str) -> LeaveGroupRequest:
         """Request to leave, so that other members need not wait for the session timeout."""
