@@ -271,7 +271,7 @@ def test_what_changes_topics_asks_for_fresh_metadata(call: Callable[[AsyncAdmin]
 def test_a_described_group_names_its_coordinator_as_far_as_it_is_known(known: int | None) -> None:
     async def described(admin: AsyncAdmin) -> GroupDescription:
         if known is not None:
-            admin._cluster._coordinators[(GROUP, "g")] = known
+            admin._cluster._coordinators[(GROUP, "g")] = ClusterNode(known, "there", 2)
         return await admin.describe_group("g")
 
     answer = ConsumerGroupDescribeResponse(groups=[DescribedGroup(group_id="g", group_state="Empty")])
