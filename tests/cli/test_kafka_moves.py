@@ -327,10 +327,16 @@ def test_a_shell_goes_on_until_exit_or_the_end(
     assert lines[5].startswith("pwd: ")
     assert lines[6] == "man: unknown command no. Type help to get a list of commands."
     assert lines[7:] == [""], "the prompt's line ends"
-    for end in ("exit", KeyboardInterrupt()):
-        talk(monkeypatch, "history", end, "pwd")
-        lines = capsys.readouterr().out.splitlines()
-        assert lines == ["[ Kafka Metadata Shell ]", "    0  history", *([] if end == "exit" else [""])]
+    talk(monkeypatch, "history", "exit", "pwd")
+    assert capsys.readouterr().out.splitlines() == ["[ Kafka Metadata Shell ]", "    0  history"]
+
+
+def test_an_interrupt_ends_the_line_and_not_the_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk(monkeypatch, "cd in", KeyboardInterrupt(), "pwd", "history")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["^C", "/in", "    0  cd in", "    1  pwd", "    2  history", ""]
 
 
 def test_help_lists_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

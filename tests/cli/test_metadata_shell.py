@@ -125,6 +125,21 @@ def test_without_a_command_it_is_a_shell(log: Path) -> None:
     assert "man: unknown command x. Type help to get a list of commands." in shown
 
 
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [("", [0, 1, 2]), (" 2", [1, 2]), (" 0", []), (" -1", []), (" 99", [0, 1, 2]), (" x", None), (" 1_0", None)],
+)
+def test_the_history_is_shown_from_its_end(log: Path, asked: str, numbers: list[int] | None) -> None:
+    said = shell(log, typed=f"pwd\npwd\nhistory{asked}\n")
+    typed = ["pwd", "pwd", f"history{asked}"]
+    if numbers is None:
+        assert said.out.endswith(f">> argument count: could not convert '{asked.strip()}' to Integer\n>> \n")
+    else:
+        assert said.out.endswith(
+            "\n".join((">> ", "")[:1]) + "".join(f"{n:5d}  {typed[n]}\n" for n in numbers) + ">> \n"
+        )
+
+
 def test_tab_completes_commands_and_paths(log: Path) -> None:
     one = Shell(root(read_image(str(log)), "4.3.1", "ottla"), interactive=True)
     assert one.choices("h", "h") == ["help ", "history "]

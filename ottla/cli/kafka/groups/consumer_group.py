@@ -9,7 +9,17 @@ from ottla.cli.kafka.groups.consumer_group_reset import RESET_OPTIONS, SPECIFICA
 from ottla.cli.kafka.groups.consumer_group_view import describe
 from ottla.cli.kafka.groups.deletion import OF_THE_GROUP, print_deletion
 from ottla.cli.kafka.program.error import caused, java_class, message, standard
-from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
+from ottla.cli.kafka.program.option import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Given,
+    Option,
+    Refused,
+    Usage,
+    forbid,
+    int64,
+    require,
+)
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
@@ -42,7 +52,7 @@ OPTIONS = (
     Option("describe", "Show the offsets and lag of a group, its members or its state."),
     Option("all-groups", "All consumer groups."),
     Option("delete", "Delete groups with their committed offsets."),
-    Option("timeout", "Timeout of each call.", "timeout (ms)", int, default=30000),
+    Option("timeout", "Timeout of each call.", "timeout (ms)", int64, default=30000),
     Option("reset-offsets", "Reset the committed offsets of groups without members."),
     Option("delete-offsets", "Delete the committed offsets of topics."),
     Option("dry-run", "Only show what --reset-offsets would change."),

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import standard_message
-from ottla.cli.kafka.program.option import Given, Option, Usage
+from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, pieces
 from ottla.cli.kafka.program.tool import Failed, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.group_offsets import committed_or_end
@@ -33,14 +33,14 @@ SPECIFICATIONS = (
 )
 #: The options that say where to.
 RESET_OPTIONS = (
-    Option("to-offset", "Reset to this offset.", "offset", int),
+    Option("to-offset", "Reset to this offset.", "offset", int64),
     Option("from-file", "Reset to the offsets in a CSV file.", "path to CSV file"),
     Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
     Option("by-duration", "Reset to this long ago, PnDTnHnMnS.", "duration"),
     Option("to-earliest", "Reset to the first offsets."),
     Option("to-latest", "Reset to the end offsets."),
     Option("to-current", "Reset to the committed offsets, or the end."),
-    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int),
+    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int64),
 )
 #: Jackson, which writes the CSV of Apache's tool, quotes what is longer.
 _UNQUOTED_MAX = 24
@@ -129,10 +129,13 @@ def partitions_of(text: str) -> list[TopicPartition]:
     topic, _, numbers = text.partition(":")
     if not numbers or ":" in numbers:
         raise Usage(f"Invalid topic arg '{text}', expected topic name and partitions")
-    for part in numbers.split(","):
-        if not re.fullmatch(r"-?\d+", part):
-            raise Usage(f"Invalid partition '{part}' specified in topic arg '{text}''")
-    return [TopicPartition(topic, int(part)) for part in numbers.split(",")]
+    partitions = []
+    for part in pieces(numbers):
+        try:
+            partitions.append(TopicPartition(topic, int32(part)))
+        except ValueError:
+            raise Usage(f"Invalid partition '{part}' specified in topic arg '{text}''") from None
+    return partitions
 
 
 def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
@@ -269,7 +272,7 @@ def _plan(given: Given) -> dict[str, Offsets]:
             continue
         try:
             (group, topic, partition, offset) = row if len(row) == 4 else (groups[0], *row)
-            plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+            plan.setdefault(group, {})[TopicPartition(topic, int32(partition))] = int64(offset)
         except (ValueError, IndexError) as error:
             raise Failed(f"{path}, line {number}: expected topic,partition,offset or group,topic,...") from error
     return plan

@@ -14,7 +14,17 @@ from ottla.cli.kafka.groups.consumer_group_reset import (
 from ottla.cli.kafka.groups.consumer_group_view import assignment
 from ottla.cli.kafka.groups.deletion import OF_THE_GROUP, print_deletion, refused
 from ottla.cli.kafka.program.error import caused, message
-from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
+from ottla.cli.kafka.program.option import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Given,
+    Option,
+    Refused,
+    Usage,
+    forbid,
+    int64,
+    require,
+)
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.offsets import listed
@@ -36,7 +46,7 @@ OPTIONS = (
     Option("describe", "Show the offsets, members or state of a group."),
     Option("all-groups", "All share groups."),
     Option("delete", "Delete groups."),
-    Option("timeout", "Timeout of name call.", "timeout (ms)", int, default=30000),
+    Option("timeout", "Timeout of name call.", "timeout (ms)", int64, default=30000),
     Option("reset-offsets", "Reset the start offsets of a group without members."),
     Option("delete-offsets", "Delete the committed offsets of topics."),
     Option("dry-run", "Only show what --reset-offsets would change."),

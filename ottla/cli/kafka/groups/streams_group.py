@@ -15,6 +15,7 @@ from ottla.cli.kafka.program.option import (
     Usage,
     forbid,
     help_text,
+    int64,
     require,
 )
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
@@ -37,7 +38,7 @@ OPTIONS = (
     Option("all-groups", "All streams groups."),
     Option("delete", "Delete groups."),
     Option("delete-offsets", "Delete the committed offsets of topics."),
-    Option("timeout", "Timeout of each call.", "timeout (ms)", int, default=30000),
+    Option("timeout", "Timeout of each call.", "timeout (ms)", int64, default=30000),
     Option(
         "state", "Describe the state; with --list, show the states.", "", optional=True, only_with=("describe", "list")
     ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.cli.kafka.groups.consumer_group_reset import duration_ms, from_time, timestamp
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
+from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, int32, int64
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.group_offsets import committed_or_end
@@ -40,13 +40,13 @@ OPTIONS = (
     Option("input-topics", "Input topics, separated by commas; their offsets are reset.", "list", separator=","),
     Option("intermediate-topics", "[deprecated] Topics whose offsets are set to the end.", "list", separator=","),
     Option("internal-topics", "Internal topics to delete (default: all).", "list", separator=","),
-    Option("to-offset", "Reset to an offset.", "Long", int),
+    Option("to-offset", "Reset to an offset.", "Long", int64),
     Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", ""),
     Option("by-duration", "Reset to this long ago, PnDTnHnMnS.", ""),
     Option("to-earliest", "Reset to the first offsets."),
     Option("to-latest", "Reset to the end offsets."),
     Option("from-file", "Reset to the offsets in a CSV file, TOPIC,PARTITION,OFFSET.", ""),
-    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int),
+    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int64),
     Option("config-file", "Deprecated: use --command-config.", "file name"),
     COMMAND_CONFIG,
     Option("force", "Remove the members of the group; stop the application first."),
@@ -220,7 +220,7 @@ def _plan(path: str) -> Offsets:
                 "java.text.ParseException: Reset plan CSV file is not following the format `TOPIC,PARTITION,OFFSET`."
             )
         try:
-            plan[TopicPartition(cells[0], int(cells[1]))] = int(cells[2])
+            plan[TopicPartition(cells[0], int32(cells[1]))] = int64(cells[2])
         except ValueError as error:
             raise Failed(f"{path}: {line}: partition and offset must be whole numbers") from error
     return plan

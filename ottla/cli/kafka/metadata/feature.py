@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.argument import CONTROLLER, SERVER, Command, Words, tool
 from ottla.cli.kafka.program.error import caused, message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import Failed, admin, load, tell
 from ottla.operations.features import levels_of
 
@@ -23,7 +23,7 @@ COMMANDS = (
     Command(
         "describe",
         "Show the features and their levels.",
-        (Option("node-id", "Node to ask (default: any).", "NODE_ID", int),),
+        (Option("node-id", "Node to ask (default: any).", "NODE_ID", int32),),
     ),
     Command("upgrade", "Raise levels.", (_METADATA, RELEASE, FEATURE, _DRY_RUN)),
     Command("downgrade", "Lower levels.", (_METADATA, RELEASE, FEATURE, _UNSAFE, _DRY_RUN)),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.argument import CONTROLLER, SERVER, Command, Words, tool
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import Failed, admin, load
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ COMMANDS = (
         "remove-controller",
         "Remove a controller from the voters.",
         (
-            Option("controller-id", "Id of the controller.", "CONTROLLER_ID", int, short="i", required=True),
+            Option("controller-id", "Id of the controller.", "CONTROLLER_ID", int32, short="i", required=True),
             Option(
                 "controller-directory-id", "Id of its directory.", "CONTROLLER_DIRECTORY_ID", short="d", required=True
             ),

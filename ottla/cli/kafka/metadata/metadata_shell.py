@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.metadata.metadata_path import effective, is_directory, match, opened, parts
 from ottla.cli.kafka.program import argument
 from ottla.cli.kafka.program.argument import Words
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import KAFKA_VERSION, Failed, tell
 from ottla.kernel.error import KafkaError
 
@@ -160,9 +160,12 @@ class Shell:
         while True:
             try:
                 line = input(">> ")
-            except (EOFError, KeyboardInterrupt):
+            except EOFError:
                 print()
                 return
+            except KeyboardInterrupt:
+                print("^C")
+                continue
             self._history.append(line)
             try:
                 words = shlex.split(line)
@@ -278,7 +281,12 @@ class Shell:
         print(self._at)
 
     def _run_history(self, count: list[str]) -> None:
-        first = len(self._history) - int(count[0]) if count and count[0].isdecimal() else 0
+        try:
+            shown = int32(count[0]) if count else len(self._history)
+        except ValueError:
+            print(f"argument count: could not convert '{count[0]}' to Integer")
+            return
+        first = len(self._history) - max(shown, 0)
         for number, line in enumerate(self._history):
             if number >= first:
                 print(f"{number:5d}  {line}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.java_date import DateFormat
 from ottla.cli.kafka.program.metric import print_metrics
-from ottla.cli.kafka.program.option import Given, Option, forbid, key_values, one_of, require
+from ottla.cli.kafka.program.option import Given, Option, forbid, int32, int64, key_values, one_of, require
 from ottla.cli.kafka.program.tool import Failed, command, load, settings_for
 from ottla.cli.measure import MEBIBYTE
 
@@ -32,12 +32,12 @@ RUN_OPTIONS = (
         "timeout",
         "Stop when no record has arrived for this long (ms).",
         "milliseconds",
-        int,
+        int64,
         default=10000,
         optional=True,
     ),
-    Option("messages", "Deprecated: use --num-records.", "count", int),
-    Option("num-records", "REQUIRED: number of records.", "count", int),
+    Option("messages", "Deprecated: use --num-records.", "count", int64),
+    Option("num-records", "REQUIRED: number of records.", "count", int64),
     Option("reporting-interval", "Milliseconds between two reports.", "interval_ms", whole, default=5000),
     Option("date-format", "Format of times, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
     Option("hide-header", "Print no header."),
@@ -47,10 +47,10 @@ OPTIONS = (
     Option("topic", "Topic to read.", "topic"),
     Option("include", "Regular expression: read all topics whose names match.", "Java regex (String)"),
     Option("group", "Consumer group.", "gid"),
-    Option("fetch-size", "Maximum bytes per partition in a fetch.", "size", int, default=1048576),
+    Option("fetch-size", "Maximum bytes per partition in a fetch.", "size", int32, default=1048576),
     Option("command-property", "Setting of the consumer; may be repeated.", "prop1=val1"),
     Option("from-latest", "Start at the end, not at the beginning, if there is no committed offset."),
-    Option("socket-buffer-size", "Ignored.", "size", int, default=2097152),
+    Option("socket-buffer-size", "Ignored.", "size", int32, default=2097152),
     Option("consumer.config", "Deprecated: use --command-config.", "config file"),
     Option("command-config", "Properties file for the consumer.", "config file"),
     Option("print-metrics", "Print the client's metrics at the end."),

@@ -7,7 +7,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.program.option import Given, Option
+from ottla.cli.kafka.program.option import Given, Option, int32
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, settings_for, tell
 from ottla.cli.measure import Latencies
 from ottla.kernel.error import KafkaError
@@ -20,13 +20,13 @@ _POLL_S = 60.0
 OPTIONS = (
     Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "bootstrap-server"),
     Option("topic", "REQUIRED: topic; created if it does not exist.", "topic-name"),
-    Option("num-records", "REQUIRED: number of records.", "count", int),
+    Option("num-records", "REQUIRED: number of records.", "count", int32),
     Option("producer-acks", "REQUIRED: 1 or all.", "producer-acks"),
-    Option("record-size", "REQUIRED: bytes of a value.", "bytes", int),
-    Option("record-key-size", "Bytes of a key.", "bytes", int, default=0),
-    Option("num-headers", "Number of headers.", "count", int, default=0),
-    Option("record-header-key-size", "Bytes of a header's name.", "bytes", int, default=0),
-    Option("record-header-size", "Bytes of a header's value; -1: null.", "bytes", int, default=0),
+    Option("record-size", "REQUIRED: bytes of a value.", "bytes", int32),
+    Option("record-key-size", "Bytes of a key.", "bytes", int32, default=0),
+    Option("num-headers", "Number of headers.", "count", int32, default=0),
+    Option("record-header-key-size", "Bytes of a header's name.", "bytes", int32, default=0),
+    Option("record-header-size", "Bytes of a header's value; -1: null.", "bytes", int32, default=0),
     Option("command-config", "Properties file for the clients.", "config-file"),
 )
 _REQUIRED = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.kafka.program.argument import Words, tool, usage_error
 from ottla.cli.kafka.program.metric import print_metrics
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32, int64
 from ottla.cli.kafka.program.tool import Failed, load, settings_for, tell
 from ottla.cli.measure import Latencies, MeasuredWindow, Pace, now_ms
 
@@ -20,7 +20,7 @@ _TRANSACTION_MS = 3000
 OPTIONS = (
     Option("bootstrap-server", "Brokers to connect to first.", "BOOTSTRAP-SERVER"),
     Option("topic", "Topic to write to.", "TOPIC", required=True),
-    Option("num-records", "Number of records.", "NUM-RECORDS", int, required=True),
+    Option("num-records", "Number of records.", "NUM-RECORDS", int64, required=True),
     Option("payload-delimiter", "Separator of payloads in --payload-file.", "PAYLOAD-DELIMITER", default="\\n"),
     Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", float, required=True),
     Option("producer-props", "Deprecated: use --command-property.", "PROP-NAME=PROP-VALUE", several=True),
@@ -29,12 +29,12 @@ OPTIONS = (
     Option("command-config", "Properties file for the producer.", "CONFIG-FILE"),
     Option("print-metrics", "Print the client's metrics at the end."),
     Option("transactional-id", "Write in transactions with this id.", "TRANSACTIONAL-ID"),
-    Option("transaction-duration-ms", "Duration of each transaction (ms).", "TRANSACTION-DURATION", int),
-    Option("warmup-records", "Number of first records that do not count.", "WARMUP-RECORDS", int, default=0),
-    Option("reporting-interval", "Milliseconds between two reports.", "INTERVAL-MS", int, default=5000),
+    Option("transaction-duration-ms", "Duration of each transaction (ms).", "TRANSACTION-DURATION", int64),
+    Option("warmup-records", "Number of first records that do not count.", "WARMUP-RECORDS", int64, default=0),
+    Option("reporting-interval", "Milliseconds between two reports.", "INTERVAL-MS", int64, default=5000),
 )
 PAYLOADS = (
-    Option("record-size", "Bytes of a record.", "RECORD-SIZE", int),
+    Option("record-size", "Bytes of a record.", "RECORD-SIZE", int32),
     Option("payload-file", "File with payloads; each record has one of them.", "PAYLOAD-FILE"),
     Option("payload-monotonic", "The value of a record is its number."),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.perf.consumer_perf import RUN_OPTIONS, check_run
 from ottla.cli.kafka.program.java_date import DateFormat
-from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, key_values, require
+from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, int32, key_values, require
 from ottla.cli.kafka.program.tool import command, load, settings_for, tell
 from ottla.cli.measure import MEBIBYTE
 
@@ -22,15 +22,15 @@ OPTIONS = (
     BOOTSTRAP,
     Option("topic", "REQUIRED: topic to read.", "topic"),
     Option("group", "Share group.", "gid", default="perf-share-consumer"),
-    Option("fetch-size", "Maximum bytes in a fetch.", "size", int, default=1048576),
+    Option("fetch-size", "Maximum bytes in a fetch.", "size", int32, default=1048576),
     Option("command-property", "Setting of the consumers; may be repeated.", "prop1=val1"),
-    Option("socket-buffer-size", "Ignored.", "size", int, default=2097152),
+    Option("socket-buffer-size", "Ignored.", "size", int32, default=2097152),
     Option("consumer.config", "Deprecated: use --command-config.", "config file"),
     Option("command-config", "Properties file for the consumers.", "config file"),
     Option("print-metrics", "Ignored: the share consumer keeps no metrics."),
     Option("show-detailed-stats", "Also print a line per interval."),
     *RUN_OPTIONS,
-    Option("threads", "Number of members.", "count", int, default=1),
+    Option("threads", "Number of members.", "count", int32, default=1),
     Option("show-consumer-stats", "Print a line for each member."),
 )
 

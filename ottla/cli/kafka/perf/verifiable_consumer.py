@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.kafka.perf.verifiable_producer import Events, settings_file, stops
 from ottla.cli.kafka.program.argument import Words, tool
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import settings_for, tell
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -32,8 +32,8 @@ OPTIONS = (
     Option("group-remote-assignor", "Server-side assignor, with --group-protocol consumer.", "GROUP-REMOTE-ASSIGNOR"),
     Option("group-id", "Consumer group.", "GROUP-ID", required=True),
     Option("group-instance-id", "Instance id of a static member.", "GROUP-INSTANCE-ID"),
-    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
-    Option("session-timeout", "Session timeout (session.timeout.ms), with the classic protocol.", "TIMEOUT-MS", int),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int32, default=-1),
+    Option("session-timeout", "Session timeout (session.timeout.ms), with the classic protocol.", "TIMEOUT-MS", int32),
     Option("verbose", "Print a line for each record."),
     Option("enable-autocommit", "Commit periodically instead of after each poll."),
     Option(

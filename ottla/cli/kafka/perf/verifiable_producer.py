@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.kafka.program.argument import Words, tool, usage_error
 from ottla.cli.kafka.program.error import java_class, message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32, int64
 from ottla.cli.kafka.program.tool import load, settings_for
 from ottla.cli.measure import Pace
 from ottla.kernel.error import KafkaError
@@ -23,13 +23,13 @@ _SERVERS = "HOST1:PORT1[,HOST2:PORT2[...]]"
 OPTIONS = (
     Option("topic", "Topic to write to.", "TOPIC", required=True),
     Option("bootstrap-server", "Brokers to connect to first.", _SERVERS, required=True),
-    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
-    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", int, default=-1),
-    Option("acks", "Acknowledgements to wait for.", "ACKS", int, default=-1, choices=(0, 1, -1)),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int32, default=-1),
+    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", int32, default=-1),
+    Option("acks", "Acknowledgements to wait for.", "ACKS", int32, default=-1, choices=(0, 1, -1)),
     Option("producer.config", "Deprecated: use --command-config.", "CONFIG-FILE"),
-    Option("message-create-time", "Timestamp of the first record.", "CREATE-TIME", int, default=-1),
-    Option("value-prefix", "Number that is put, with a dot, before each value.", "VALUE-PREFIX", int),
-    Option("repeating-keys", "Number of keys, from 0, that are used in turn.", "REPEATING-KEYS", int),
+    Option("message-create-time", "Timestamp of the first record.", "CREATE-TIME", int64, default=-1),
+    Option("value-prefix", "Number that is put, with a dot, before each value.", "VALUE-PREFIX", int32),
+    Option("repeating-keys", "Number of keys, from 0, that are used in turn.", "REPEATING-KEYS", int32),
     Option("command-config", "Properties file for the producer.", "CONFIG-FILE"),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.perf.verifiable_producer import Events, stops
 from ottla.cli.kafka.program.argument import Words, tool, usage_error
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import admin, load, settings_for, tell
 from ottla.kernel.error import KafkaError
 
@@ -21,7 +21,7 @@ OPTIONS = (
     Option("bootstrap-server", "Brokers to connect to first.", _SERVERS, required=True),
     Option("topic", "Topic to read.", "TOPIC", required=True),
     Option("group-id", "Share group.", "GROUP-ID", required=True),
-    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int32, default=-1),
     Option("verbose", "Print a line for each record."),
     Option(
         "acknowledgement-mode", "Mode of acknowledgement: auto, sync or async.", "ACKNOWLEDGEMENT-MODE", default="auto"

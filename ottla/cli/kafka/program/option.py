@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,31 @@ class Refused(Exception):
 
 class Usage(Exception):
     """Options that cannot be combined: the message and the help are printed."""
+
+
+def int32(text: str) -> int:
+    """Parse a number like Java's `Integer.parseInt`. ValueError for anything else."""
+    return _number(text, 32)
+
+
+def int64(text: str) -> int:
+    """Parse a number like Java's `Long.parseLong`. ValueError for anything else."""
+    return _number(text, 64)
+
+
+def _number(text: str, bits: int) -> int:
+    number = int(text)
+    if re.fullmatch(r"[+-]?\d+", text) is None or not -1 << bits - 1 <= number < 1 << bits - 1:
+        raise ValueError(text)
+    return number
+
+
+def pieces(text: str, separator: str = ",") -> list[str]:
+    """Split like Java's `String.split`: without the empty texts at the end."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 @dataclass(frozen=True)
@@ -175,7 +201,7 @@ def help_text(options: Sequence[Option]) -> str:
 def _shown(option: Option) -> str:
     if option.value is None:
         return f"--{option.name}"
-    kind = {int: "Integer: ", float: "Double: "}.get(option.read, "String: ")  # type: ignore[call-overload]
+    kind = {int32: "Integer: ", int64: "Long: ", float: "Double: "}.get(option.read, "String: ")
     text = f"{kind}{option.value}" if option.value else kind.removesuffix(": ")
     return f"--{option.name} [{text}]" if option.optional else f"--{option.name} <{text}>"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import Given, Option, Usage, key_values, one_of, require
+from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, key_values, one_of, require
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, settings_for, tell
 from ottla.cli.kafka.records.formatter import FORMATTERS, DefaultFormatter, Formatter
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     Option("topic", "Topic to read.", "topic"),
     Option("include", "Regular expression: read all topics whose names match.", "Java regex (String)"),
-    Option("partition", "Only this partition, from its end unless --offset is given.", "partition", int),
+    Option("partition", "Only this partition, from its end unless --offset is given.", "partition", int32),
     Option("offset", "Offset to start at: a number, earliest or latest.", "consume offset", default="latest"),
     Option("consumer-property", "Deprecated: use --command-property.", "consumer_prop"),
     Option("command-property", "Setting of the consumer; may be repeated.", "consumer_prop"),
@@ -43,8 +43,8 @@ OPTIONS = (
     ),
     Option("formatter-config", "Properties file with such properties.", "config file"),
     Option("from-beginning", "Start with the earliest record if there is no committed offset."),
-    Option("max-messages", "Stop after this many records.", "num_messages", int),
-    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int),
+    Option("max-messages", "Stop after this many records.", "num_messages", int32),
+    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int64),
     Option("skip-message-on-error", "Skip records that cannot be formatted."),
     Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"),
     Option("key-deserializer", "Deserializer of keys.", "deserializer for keys"),

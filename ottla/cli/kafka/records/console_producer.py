@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import Given, Option, Usage, key_values, require
+from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, key_values, require
 from ottla.cli.kafka.program.tool import Failed, check_addresses, command, load, settings_for, tell
 from ottla.kernel.named import NamedTuple
 
@@ -26,26 +26,26 @@ OPTIONS = (
         "compression-codec",
         optional=True,
     ),
-    Option("batch-size", "Bytes of a batch (batch.size).", "size", int, default=16384),
-    Option("message-send-max-retries", "Number of retries (retries).", "", int, default=3),
-    Option("retry-backoff-ms", "Pause before a retry (retry.backoff.ms).", "", int, default=100),
-    Option("timeout", "How long a batch waits for more records (linger.ms).", "timeout_ms", int, default=1000),
+    Option("batch-size", "Bytes of a batch (batch.size).", "size", int32, default=16384),
+    Option("message-send-max-retries", "Number of retries (retries).", "", int32, default=3),
+    Option("retry-backoff-ms", "Pause before a retry (retry.backoff.ms).", "", int64, default=100),
+    Option("timeout", "How long a batch waits for more records (linger.ms).", "timeout_ms", int64, default=1000),
     Option("request-required-acks", "Acknowledgements to wait for (acks).", "request required acks", default="-1"),
-    Option("request-timeout-ms", "Timeout of a request (request.timeout.ms).", "request timeout ms", int, 1500),
+    Option("request-timeout-ms", "Timeout of a request (request.timeout.ms).", "request timeout ms", int32, 1500),
     Option(
         "metadata-expiry-ms",
         "Maximum age of metadata (metadata.max.age.ms).",
         "metadata expiration interval",
-        int,
+        int64,
         300000,
     ),
-    Option("max-block-ms", "How long sending may block (max.block.ms).", "max block on send", int, default=60000),
+    Option("max-block-ms", "How long sending may block (max.block.ms).", "max block on send", int64, default=60000),
     Option(
-        "max-memory-bytes", "Bytes of records that may wait (buffer.memory).", "total memory in bytes", int, 33554432
+        "max-memory-bytes", "Bytes of records that may wait (buffer.memory).", "total memory in bytes", int64, 33554432
     ),
-    Option("max-partition-memory-bytes", "Deprecated: use --batch-size.", "memory in bytes per partition", int, 16384),
+    Option("max-partition-memory-bytes", "Deprecated: use --batch-size.", "bytes per partition", int32, 16384),
     Option("line-reader", "Reader of lines; only Kafka's default is supported.", "reader_class", default=_READER),
-    Option("socket-buffer-size", "Ignored.", "size", int, default=102400),
+    Option("socket-buffer-size", "Ignored.", "size", int32, default=102400),
     Option("property", "Deprecated: use --reader-property.", "prop"),
     Option(
         "reader-property",

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, Refused, Usage, key_values, require
+from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, Refused, Usage, int32, key_values, require
 from ottla.cli.kafka.program.tool import Failed, command, load, settings_for, tell
 from ottla.cli.kafka.records.console_consumer import formatter_of, group_of, timestamp_types
 from ottla.cli.kafka.records.formatter import DefaultFormatter, Formatter
@@ -40,8 +40,8 @@ OPTIONS = (
         "prop",
     ),
     Option("formatter-config", "Properties file with such properties.", "config file"),
-    Option("max-messages", "Stop after this many records.", "num_messages", int, default=-1),
-    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int, default=-1),
+    Option("max-messages", "Stop after this many records.", "num_messages", int32, default=-1),
+    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int32, default=-1),
     Option("reject", "Reject each record: it is not delivered again."),
     Option("release", "Release each record: it is delivered again."),
     Option("reject-message-on-error", "Reject records that cannot be formatted, and continue."),

@@ -63,4 +63,4 @@ def _offsets(text: str) -> list[tuple[str, int, int]]:
 
 
 def _offset(entry: Any) -> tuple[str, int, int]:
-    return typed(entry, "topic", str), typed(entry, "partition", int), typed(entry, "offset", int)
+    return typed(entry, "topic", str), typed(entry, "partition", int), typed(entry, "offset", int, 64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.program.option import Given, Option, require
+from ottla.cli.kafka.program.option import Given, Option, int32, pieces, require
 from ottla.cli.kafka.program.tool import Failed, command, tell
 from ottla.kernel.error import KafkaError, OttlaError
 
@@ -26,8 +26,8 @@ OPTIONS = (
     Option("verify-index-only", "Check the indexes without printing them."),
     Option("index-sanity-check", "Check the indexes like a broker at startup."),
     Option("files", "REQUIRED: files, separated by commas.", "file1, file2, ..."),
-    Option("max-message-size", "Ignored: batches may have any size.", "size", int, default=5242880),
-    Option("max-bytes", "Maximum number of bytes of each segment.", "size", int, default=2147483647),
+    Option("max-message-size", "Ignored: batches may have any size.", "size", int32, default=5242880),
+    Option("max-bytes", "Maximum number of bytes of each segment.", "size", int32, default=2147483647),
     Option("deep-iteration", "Print the content of batches."),
     Option("value-decoder-class", f"Decoder of values: {_HOW}", "", default=_STRING_DECODER, optional=True),
     Option("key-decoder-class", f"Decoder of keys: {_HOW}", "", default=_STRING_DECODER, optional=True),
@@ -57,7 +57,7 @@ def _run(given: Given) -> int:
     require(given, "files")
     options = _options(given)
     disk, complaints = HostDisk(), Complaints()
-    for path in given["files"].split(","):
+    for path in pieces(given["files"]):
         try:
             for line in dump(disk, path, options, complaints):
                 print(line)

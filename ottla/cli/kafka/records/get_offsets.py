@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.match import topic_filter
-from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, require
+from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, int32, int64, pieces, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, check_addresses, command, tell
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _time(text: str) -> int:
     if text in _TIMES:
         return _TIMES[text]
     try:
-        return int(text)
+        return int64(text)
     except ValueError:
         message = f"Malformed time argument {text}. Please use {_NAMES}, or a specified long format timestamp"
         raise Failed(message) from None
@@ -88,7 +88,7 @@ def _time(text: str) -> int:
 
 def _filter(given: Given) -> Callable[[str, int], bool]:
     if "topic-partitions" in given:
-        rules = [_rule(part) for part in given["topic-partitions"].split(",")]
+        rules = [_rule(part) for part in pieces(given["topic-partitions"])]
         return lambda topic, partition: any(rule(topic, partition) for rule in rules)
     takes = topic_filter(given["topic"])
     numbers = _numbers(given["partitions"] or "")
@@ -97,7 +97,7 @@ def _filter(given: Given) -> Callable[[str, int], bool]:
 
 def _numbers(text: str) -> set[int]:
     try:
-        return {int(part) for part in text.split(",") if text}
+        return {int32(part) for part in pieces(text) if text}
     except ValueError:
         message = f"--partitions expects a comma separated list of numeric partition ids, but received: {text}"
         raise Failed(message) from None

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, Usage, forbid, require
+from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, Usage, forbid, int64, require
 from ottla.cli.kafka.program.tool import Failed, admin, command, load
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ OPTIONS = (
     Option("describe", "Show the tokens of owners (default: of this user)."),
     Option("owner-principal", "Owner of the token, such as User:ann; may be repeated.", "", optional=True),
     Option("renewer-principal", "Principal that may renew the token; may be repeated.", "", optional=True),
-    Option("max-life-time-period", "Maximum lifetime in milliseconds; -1: the broker's limit.", "", int, optional=True),
-    Option("renew-time-period", "New time to expiry in milliseconds; -1: the broker's.", "", int, optional=True),
-    Option("expiry-time-period", "New time to expiry in milliseconds; -1: at once.", "", int, optional=True),
+    Option("max-life-time-period", "Longest life in milliseconds; -1: the broker's limit.", "", int64, optional=True),
+    Option("renew-time-period", "New time to expiry in milliseconds; -1: the broker's.", "", int64, optional=True),
+    Option("expiry-time-period", "New time to expiry in milliseconds; -1: at once.", "", int64, optional=True),
     Option("hmac", "HMAC of the token.", "", optional=True),
 )
 _LINE = "\n{:<15} {:<30} {:<15} {:<15} {:<25} {:<15} {:<15} {:<15}"

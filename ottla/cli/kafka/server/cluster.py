@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.argument import CONTROLLER, SERVER, Command, Words, tool
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32
 from ottla.cli.kafka.program.tool import Failed, admin, load
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -28,7 +28,7 @@ COMMANDS = (
     Command(
         "unregister",
         "Unregister a broker that is gone for good.",
-        (*_CONFIG, Option("id", "Id of the broker.", "ID", int, short="i", required=True)),
+        (*_CONFIG, Option("id", "Id of the broker.", "ID", int32, short="i", required=True)),
         _EITHER,
     ),
     Command(

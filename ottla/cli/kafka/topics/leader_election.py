@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused, java_class, message
 from ottla.cli.kafka.program.json_file import parse, typed
-from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, forbid
+from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, forbid, int32
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, read_text
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.elections import elect
@@ -34,7 +34,7 @@ OPTIONS = (
         "Path to JSON file",
     ),
     Option("topic", "Topic of the partition.", "topic name"),
-    Option("partition", "Partition of --topic.", "partition id", int),
+    Option("partition", "Partition of --topic.", "partition id", int32),
     Option("all-topic-partitions", "All partitions that need the election."),
     Option("election-type", "REQUIRED: preferred or unclean.", "election type", _election),
 )

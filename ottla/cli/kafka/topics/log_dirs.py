@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.kafka.program.error import java_class
-from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, require
+from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, int32, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _run(given: Given) -> int:
     require(given, "bootstrap-server", "describe")
     topics = {part for part in given["topic-list"].split(",") if part}
     try:
-        wanted = {int(part) for part in given["broker-list"].split(",") if part}
+        wanted = {int32(part) for part in given["broker-list"].split(",") if part}
     except ValueError as error:
         raise Failed(f'For input string: "{given["broker-list"]}"') from error
     with admin(given["bootstrap-server"], {"client.id": "log-dirs-tool", **admin_of(given)}) as client:

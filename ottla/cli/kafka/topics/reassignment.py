@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.json_file import parse, typed
-from ottla.cli.kafka.program.option import COMMAND_CONFIG, CONTROLLER, Given, Option, Refused, Usage, require
+from ottla.cli.kafka.program.option import (
+    COMMAND_CONFIG,
+    CONTROLLER,
+    Given,
+    Option,
+    Refused,
+    Usage,
+    int32,
+    int64,
+    pieces,
+    require,
+)
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text
 from ottla.cli.kafka.topics.reassignment_move import Plan, Reported, cancel, current, execute, show_plan, verify
 from ottla.kernel.error import KafkaError, OttlaError
@@ -58,11 +69,11 @@ OPTIONS = (
     ),
     Option("broker-list", "For --generate: target brokers, 0,1,2.", "brokerlist"),
     Option("disable-rack-aware", "For --generate: ignore racks."),
-    Option("throttle", "Limit in bytes a second between brokers.", "throttle", int, default=-1),
+    Option("throttle", "Limit in bytes a second between brokers.", "throttle", int64, default=-1),
     Option(
-        "replica-alter-log-dirs-throttle", "Limit in bytes a second between directories.", "throttle", int, default=-1
+        "replica-alter-log-dirs-throttle", "Limit in bytes a second between directories.", "throttle", int64, default=-1
     ),
-    Option("timeout", "How long to wait until moves between directories start (ms).", "timeout", int, default=10000),
+    Option("timeout", "How long to wait until moves between directories start (ms).", "timeout", int64, default=10000),
     Option("additional", "Start moves although others are under way."),
     Option("preserve-throttles", "Leave throttles as they are."),
     Option("disallow-replication-factor-change", "Refuse a change of the number of replicas."),
@@ -150,7 +161,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 def _generate(given: Given, client: Admin) -> None:
     try:
-        brokers = [int(part) for part in given["broker-list"].split(",")]
+        brokers = [int32(part) for part in pieces(given["broker-list"])]
     except ValueError as error:
         raise Failed(f'For input string: "{given["broker-list"]}"') from error
     if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):

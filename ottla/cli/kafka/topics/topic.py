@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import message
 from ottla.cli.kafka.program.match import chosen
-from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
+from ottla.cli.kafka.program.option import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Given,
+    Option,
+    Refused,
+    Usage,
+    forbid,
+    int32,
+    pieces,
+    require,
+)
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
@@ -37,8 +48,8 @@ OPTIONS = (
     Option("topic-id", "Id of the topic to describe.", "topic-id"),
     Option("config", "Setting of the topic to create; may be repeated." + _ALTERING, "name=value"),
     Option("delete-config", "Ignored.", "name"),
-    Option("partitions", "Number of partitions (default: the cluster's).", "# of partitions", int),
-    Option("replication-factor", "Number of replicas (default: the cluster's).", "replication factor", int),
+    Option("partitions", "Number of partitions (default: the cluster's).", "# of partitions", int32),
+    Option("replication-factor", "Number of replicas (default: the cluster's).", "replication factor", int32),
     Option(
         "replica-assignment",
         "Brokers of each partition's replicas.",
@@ -55,7 +66,7 @@ OPTIONS = (
     Option("if-exists", "Do not fail if the topic does not exist."),
     Option("if-not-exists", "Do not fail if the topic exists."),
     Option("exclude-internal", "Leave out Kafka's internal topics."),
-    Option("partition-size-limit-per-response", "Maximum number of partitions per response.", "maximum number", int),
+    Option("partition-size-limit-per-response", "Maximum number of partitions per response.", "maximum number", int32),
 )
 
 
@@ -185,9 +196,9 @@ def _assignments(given: Given) -> dict[int, list[int]]:
     if not text:
         return {}
     assignments: dict[int, list[int]] = {}
-    for partition, part in enumerate(text.split(",")):
+    for partition, part in enumerate(pieces(text)):
         try:
-            brokers = [int(broker) for broker in part.split(":")]
+            brokers = [int32(broker.strip()) for broker in pieces(part, ":")]
         except ValueError as error:
             raise Failed(f'For input string: "{part}"') from error
         if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.metadata.metadata_quorum import table
 from ottla.cli.kafka.program.argument import Command, Words, tool
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.option import Option, int32, int64
 from ottla.cli.kafka.program.tool import Failed, admin, load
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.hanging import SearchFailed, find_hanging
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
 
 _TOPIC = Option("topic", "Topic.", "TOPIC", required=True)
-_PARTITION = Option("partition", "Partition.", "PARTITION", int, required=True)
+_PARTITION = Option("partition", "Partition.", "PARTITION", int32, required=True)
 COMMANDS = (
     Command(
         "list",
         "List transactional ids.",
         (
-            Option("duration-filter", "Only transactions open for longer than this (ms).", "DURATION_FILTER", int),
+            Option("duration-filter", "Only transactions open for longer than this (ms).", "DURATION_FILTER", int64),
             Option(
                 "transactional-id-pattern", "Only ids that match this regular expression.", "TRANSACTIONAL_ID_PATTERN"
             ),
@@ -37,7 +37,7 @@ COMMANDS = (
     Command(
         "describe-producers",
         "Describe the producers of a partition.",
-        (Option("broker-id", "Ask this replica instead of the leader.", "BROKER_ID", int), _TOPIC, _PARTITION),
+        (Option("broker-id", "Ask this replica instead of the leader.", "BROKER_ID", int32), _TOPIC, _PARTITION),
     ),
     Command(
         "abort",
@@ -45,26 +45,26 @@ COMMANDS = (
         (
             _TOPIC,
             _PARTITION,
-            Option("start-offset", "First offset of the transaction.", "START_OFFSET", int),
-            Option("producer-id", "Producer id, for brokers before 3.0.", "PRODUCER_ID", int),
-            Option("producer-epoch", "Producer epoch, for brokers before 3.0.", "PRODUCER_EPOCH", int),
-            Option("coordinator-epoch", "Coordinator epoch, for brokers before 3.0.", "COORDINATOR_EPOCH", int),
+            Option("start-offset", "First offset of the transaction.", "START_OFFSET", int64),
+            Option("producer-id", "Producer id, for brokers before 3.0.", "PRODUCER_ID", int64),
+            Option("producer-epoch", "Producer epoch, for brokers before 3.0.", "PRODUCER_EPOCH", int32),
+            Option("coordinator-epoch", "Coordinator epoch, for brokers before 3.0.", "COORDINATOR_EPOCH", int32),
         ),
     ),
     Command(
         "find-hanging",
         "Find hanging transactions.",
         (
-            Option("broker-id", "Search this broker.", "BROKER_ID", int),
+            Option("broker-id", "Search this broker.", "BROKER_ID", int32),
             Option(
                 "max-transaction-timeout",
                 "Only transactions open for more minutes than this.",
                 "MAX_TRANSACTION_TIMEOUT",
-                int,
+                int32,
                 default=15,
             ),
             Option("topic", "Search this topic.", "TOPIC"),
-            Option("partition", "Search this partition.", "PARTITION", int),
+            Option("partition", "Search this partition.", "PARTITION", int32),
         ),
     ),
     Command(
