@@ -21,6 +21,7 @@ from ottla.flow.plan import (
     StreamJoin,
     StreamSource,
     StreamTableJoin,
+    TableRepartition,
     stores_of,
 )
 from ottla.flow.topology import Topology
@@ -38,6 +39,7 @@ class Lowering:
         self.parts: dict[Node, Any] = {}
         #: For a second stream of the same topics, the name of the first one's source.
         self.aliases: dict[Node, str] = {}
+        self._repartitions: dict[str, Repartition | TableRepartition] = {}
         self.keeps_null_keys = _relaxed(plan)
         self.optimizations = plan.optimizations
 
@@ -47,6 +49,20 @@ class Lowering:
     def name(self, node: Node) -> str:
         """The processor or source that emits the node's records."""
         return self.aliases.get(node, node.name)
+
+    def is_shared(self, node: Repartition | TableRepartition) -> bool:
+        """Whether an earlier node writes the same records to this repartition topic, as aggregates of a named group do.
+
+        TopologyError if it writes others.
+        """
+        first = self._repartitions.setdefault(node.name, node)
+        if first is not node and _written(first) != _written(node):
+            raise TopologyError(
+                f"repartition topic {node.topic} already takes other records ({first.where}): give each stream, and "
+                "each sum, min, max and avg of a group, a name of its own",
+                node.where,
+            )
+        return first is not node
 
     def parents(self, node: Node) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.name(parent) for parent in node.parents))
@@ -66,6 +82,12 @@ def lower(plan: Plan) -> Topology:
     for sources, where in plan.copartitioned:
         lowering.topology.copartition({aliases.get(source, source) for source in sources}, where)
     return lowering.topology
+
+
+def _written(node: Repartition | TableRepartition) -> tuple[Any, ...]:
+    """What makes the records of a repartition topic, and their partitions."""
+    chosen = (node.partitions, node.partitioner) if isinstance(node, Repartition) else ()
+    return node.topic, node.parents, node.schema, *chosen
 
 
 def _check_stores(plan: Plan) -> None:

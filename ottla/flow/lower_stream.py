@@ -89,8 +89,7 @@ def _sink(lowering: Lowering, node: plan.SinkNode) -> None:
 
 def _repartition(lowering: Lowering, node: plan.Repartition) -> None:
     topology = lowering.topology
-    if node.name in topology.sources:
-        # All aggregates of a named group share one repartition topic.
+    if lowering.is_shared(node):
         return
     topology.add_internal_topic(InternalTopic(node.topic, node.partitions))
     keeps = node in lowering.keeps_null_keys

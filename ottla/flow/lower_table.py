@@ -159,7 +159,7 @@ def _group(lowering: Lowering, node: plan.TableGroup) -> None:
 
 def _table_repartition(lowering: Lowering, node: plan.TableRepartition) -> None:
     topology = lowering.topology
-    if node.name in topology.sources:
+    if lowering.is_shared(node):
         return
     topology.add_internal_topic(InternalTopic(node.topic))
     serdes: Any = {"key_serde": node.schema.key, "value_serde": ChangeSerde(node.schema.value)}
