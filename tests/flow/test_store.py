@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum, IntEnum
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.flow.error import TopologyError
 from ottla.flow.make_store import make_store
 from ottla.flow.record import ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import LONG, STRING
@@ -69,6 +71,93 @@ def test_an_lru_map_forgets_what_was_used_least() -> None:
     assert store.get("a") == "1"
     store.put("c", "3")
     assert (store.get("a"), store.get("b"), store.get("c")) == ("1", None, "3")
+
+
+def test_an_lru_map_counts_a_read_a_write_and_after_a_restart_the_order_of_bytes() -> None:
+    log: Logged = []
+    store = opened(stores.lru_map("s", 2), log)
+    entries = store.entries
+    for key in "ab":
+        store.put(key, key)
+    store.put("a", "again")
+    store.get("unknown")
+    store.put("c", "c")
+    assert [key for key, _ in store.all()] == ["a", "c"]
+    assert [entry[1:3] for entry in log][-2:] == [(b"c", b"c"), (b"b", None)]
+    store.put("a", None)
+    store.put("d", "d")
+    assert [key for key, _ in store.all()] == ["c", "d"]
+    store = opened(stores.lru_map("s", 2), None, entries)
+    assert store.get("c") == "c"
+    store.put("e", "e")
+    assert [key for key, _ in store.all()] == ["c", "e"]
+    store = opened(stores.lru_map("s", 1), None, entries)
+    store.put("f", "f")
+    assert [key for key, _ in store.all()] == ["f"], "a smaller map keeps fewer"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        stores.key_value("s"),
+        stores.lru_map("s", 5),
+        stores.timestamped_key_value("s"),
+        stores.window("s", 100, 10),
+        stores.window("s", 100, 10, timestamped=True),
+        stores.session("s", 100),
+    ],
+    ids=lambda spec: f"{spec.kind}{spec.capacity or ''}",
+)
+def test_a_store_without_serdes_takes_the_programs(spec: StoreSpec) -> None:
+    entries = MemoryBytes()
+    store = make_store(spec, entries, (LONG, STRING), "topic", None, lambda: 0, lambda _, initial: Cell(initial))
+    value = ValueAndTimestamp("text", 0) if spec.kind.startswith("timestamped") else "text"
+    where: tuple[Any, ...] = (5,) if spec.kind == "window" or spec.kind == "timestamped_window" else ()
+    key = Windowed(7, Window(1, 5)) if spec.kind == "session" else 7
+    store.put(key, value, *where)
+    written = dict(entries.scan(None, None))
+    assert all((7).to_bytes(8, "big") in entry for entry in written)
+    assert any(data.endswith(b"text") for data in written.values())
+    for defaults, what in (((None, STRING), "the key"), ((LONG, None), "the value")):
+        with pytest.raises(TopologyError, match=f"{what} of state store s has no serde"):
+            make_store(spec, MemoryBytes(), defaults, "topic", None, lambda: 0, lambda _, initial: Cell(initial))
+
+
+class Kind(str, Enum):
+    A = "a"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("string", "a", Kind.A), ("bytes", b"a", bytearray(b"a")), ("double", 1, 1.0), ("json", 1, Number.ONE)],
+)
+def test_a_key_is_its_bytes_whatever_its_class(name: str, first: Any, second: Any) -> None:
+    store = opened(stores.timestamped_key_value("s", name, "string"))
+    windows = opened(stores.window("w", 100, 10, name, "string", timestamped=True))
+    for number, key in enumerate((first, second, first, second)):
+        value = ValueAndTimestamp(str(number), number)
+        store.put(key, value)
+        windows.put(key, value, 5)
+        assert [store.get(each) for each in (first, second)] == [value, value]
+        assert [windows.fetch_one(each, 5) for each in (first, second)] == [value, value]
+    store.put(second, None)
+    windows.put(second, None, 5)
+    assert store.get(first) is windows.fetch_one(first, 5) is None
+
+
+def test_keys_that_cannot_be_hashed_stand_beside_those_that_can() -> None:
+    store = opened(stores.timestamped_key_value("s", "json", "long"))
+    windows = opened(stores.window("w", 100, 10, "json", "long", timestamped=True))
+    keys: list[Any] = ["a", ["a"], {"a": 1}, 1, True, 1.0]
+    for number, key in enumerate(keys):
+        store.put(key, ValueAndTimestamp(number, 0))
+        windows.put(key, ValueAndTimestamp(number, 0), 5)
+    assert [store.get(key).value for key in keys] == list(range(6))
+    assert [windows.fetch_one(key, 5).value for key in keys] == list(range(6))
 
 
 def test_versions_are_valid_until_the_next_one() -> None:

@@ -148,6 +148,8 @@ class TimestampedKeyValueStore(KeyValueStore):
 
     def put(self, key: Any, value: Any) -> None:
         if key.__class__ not in IMMUTABLE:
+            # A cached key may have the same bytes.
+            self._recent.clear()
             super().put(key, value)
             return
         if value is None or value[0].__class__ not in self._exact:

@@ -69,14 +69,17 @@ class WindowStore(TimedStore):
             before, self._observed.value = self._observed.value, start
             if before // self._expiry_step_ms != start // self._expiry_step_ms:
                 self._expire()
+        if key.__class__ in IMMUTABLE:
+            self._recent.pop((key, start), None)
+        else:
+            # A cached key may have the same bytes.
+            self._recent.clear()
         if data is not None:
             by_key = BY_KEY + entry_key
-            self._recent.pop((key, start), None)
             if self.entries.get(by_key) is None:
                 self._index(start, by_key)
             self.entries.put(by_key, data)
         else:
-            self._recent.pop((key, start), None)
             self._delete(BY_KEY + entry_key)
 
     def fetch_one(self, key: Any, start: int) -> Any:
