@@ -114,3 +114,35 @@ def test_an_aggregate_of_a_table_has_what_its_rows_have(name: str, seed: int) ->
         total = driver.state_store("total").get("all")
         assert (0 if total is None else total.value) == sum(each for each in rows.values() if each is not None)
     assert rows
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        (1, True, False),
+        (1, 1.0, False),
+        (0.0, -0.0, False),
+        ([1, "a"], [True, "a"], False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
+        ({"a": [1]}, {"a": [1.0]}, False),
+        ("1", 1, False),
+        ("a", "a", True),
+        ([{"a": 1.5}], [{"a": 1.5}], True),
+    ],
+)
+def test_a_row_leaves_the_group_of_its_old_key(before: Any, after: Any, kept: bool) -> None:
+    """Keys may be equal in Python and differ in JSON."""
+    builder = StreamsBuilder()
+    rows = builder.table("rows", key_serde="string", value_serde="json")
+    groups = rows.group_by(lambda key, value: (value, value), name="groups")
+    groups.count(materialized="count").to_stream().to("out", value_serde="long")
+    with TestDriver(builder.build("app", key_serde="json", value_serde="json")) as driver:
+        topic = driver.input_topic("rows")
+        topic.pipe_all([("row", before), ("other", after), ("row", after)])
+        counts = [(repr(key), value) for key, (value, _) in driver.state_store("count").all()]
+        changes = len(driver.output_topic("out"))
+    if kept:
+        assert (counts, changes) == ([(repr(after), 2)], 3), "one change subtracts and adds"
+    else:
+        assert sorted(counts) == sorted([(repr(before), 0), (repr(after), 2)])
+        assert changes == 4

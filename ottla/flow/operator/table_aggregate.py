@@ -116,7 +116,7 @@ class TableGroupBy(Fused):
             except Exception as error:
                 on_error(key, change, timestamp, headers, error)
                 return
-            if new is not None and old is not None and new[0] == old[0]:
+            if new is not None and old is not None and is_same_key(new[0], old[0]):
                 emit(new[0], Change(new[1], old[1], change.latest), timestamp, headers)
                 return
             if old is not None:
@@ -129,6 +129,17 @@ class TableGroupBy(Fused):
     def _mapped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
         pair = None if value is None else self.mapper(key, value)
         return None if pair is None or pair[0] is None or pair[1] is None else (pair[0], pair[1])
+
+
+def is_same_key(one: Any, other: Any) -> bool:
+    """Whether two keys are equal and of the same classes: 1, 1.0 and True are equal in Python, and their JSON differs."""
+    if one.__class__ is not other.__class__ or one != other:
+        return False
+    if isinstance(one, dict):
+        return all(map(is_same_key, one.items(), other.items()))
+    if isinstance(one, (list, tuple)):
+        return all(map(is_same_key, one, other))
+    return not isinstance(one, float) or repr(one) == repr(other)
 
 
 class TableAggregate(View):
