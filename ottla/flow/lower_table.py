@@ -185,24 +185,26 @@ def _foreign_key_join(lowering: Lowering, node: plan.ForeignKeyJoin) -> None:
     left, right = node.parents
     right_values, left_values = lowering.parts[node]
     foreign, primary, left_value = right.schema.key, left.schema.key, left.schema.value
-    for topic in (names.registration_topic, names.response_topic):
-        topology.add_internal_topic(InternalTopic(topic))
-    send = partial(SubscriptionSend, node.extractor, foreign, left_value, left=node.left, versioned=left.is_versioned)
+    for internal in (names.registration_topic, names.response_topic):
+        topology.add_internal_topic(InternalTopic(internal))
+    topic = names.registration_topic
+    subscribed = partial(SubscriptionSend, node.extractor, topic, foreign, left_value)
+    send = partial(subscribed, left=node.left, versioned=left.is_versioned)
     topology.add_processor(names.send, send, lowering.name(left), where=where)
     asked: Any = {"key_serde": foreign, "value_serde": SubscriptionSerde(primary)}
     by_key = node.other_partitioner and _without_value(node.other_partitioner)
     sink, source = names.registration_sink, names.registration_source
-    topology.add_sink(
-        sink, names.registration_topic, names.send, **asked, partitioner=by_key, where=where, internal=True
-    )
-    topology.add_source(source, names.registration_topic, **asked, where=where, internal=True)
+    topology.add_sink(sink, topic, names.send, **asked, partitioner=by_key, where=where, internal=True)
+    topology.add_source(source, topic, **asked, where=where, internal=True)
     store = node.subscriptions.name
     topology.add_state_store(node.subscriptions, where=where)
-    topology.add_processor(names.receive, partial(SubscriptionReceive, store, foreign, primary), source, where=where)
+    topology.add_processor(
+        names.receive, partial(SubscriptionReceive, store, topic, foreign, primary), source, where=where
+    )
     topology.connect_processor_and_state_stores(names.receive, store, where=where)
     topology.add_processor(names.answer, partial(SubscriptionJoin, right_values), names.receive, where=where)
     topology.connect_processor_and_state_stores(names.answer, *right_values.stores, where=where)
-    every = partial(ForeignTableJoin, store, foreign, primary, right.is_versioned)
+    every = partial(ForeignTableJoin, store, topic, foreign, primary, right.is_versioned)
     topology.add_processor(names.answer_all, every, lowering.name(right), where=where)
     topology.connect_processor_and_state_stores(names.answer_all, store, where=where)
     answered: Any = {"key_serde": primary, "value_serde": SubscriptionResponseSerde(right.schema.value)}
@@ -212,7 +214,7 @@ def _foreign_key_join(lowering: Lowering, node: plan.ForeignKeyJoin) -> None:
         names.response_sink, names.response_topic, *parents, **answered, partitioner=back, where=where, internal=True
     )
     topology.add_source(names.response_source, names.response_topic, **answered, where=where, internal=True)
-    resolve = partial(ResponseJoin, left_values, left_value, node.joiner, left=node.left)
+    resolve = partial(ResponseJoin, left_values, topic, left_value, node.joiner, left=node.left)
     topology.add_processor(names.resolve, resolve, names.response_source, where=where)
     topology.connect_processor_and_state_stores(names.resolve, *left_values.stores, where=where)
     view = lowering.view(node)

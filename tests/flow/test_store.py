@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from random import Random
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_a_store_without_serdes_takes_the_programs(spec: StoreSpec) -> None:
             make_store(spec, MemoryBytes(), defaults, "topic", None, lambda: 0, lambda _, initial: Cell(initial))
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     A = "a"
 
 

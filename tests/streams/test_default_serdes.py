@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.flow.serde import serde as named
 from ottla.streams import (
     BufferConfig,
     JoinWindows,
@@ -101,18 +102,65 @@ _PROGRAMS: dict[str, tuple[Callable[[StreamsBuilder], Any], list[tuple[int, str 
 }  # fmt: skip
 
 
+def _run(b: StreamsBuilder, key_serde: Any, value_serde: Any) -> TestDriver:
+    app = b.build(application_id="app", key_serde=key_serde, value_serde=value_serde)
+    driver = TestDriver(app, changelog=True)
+    if "rows" in {topic for source in app.topology.sources.values() for topic in source.topics}:
+        driver.input_topic("rows").pipe(1, "x", 1)
+    topic = driver.input_topic("in")
+    for key, value, time in ((1, "a", 1), (2, "b", 2), (1, "c", 4)):
+        topic.pipe(key, value, time)
+    return driver
+
+
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_each_part_takes_the_default_that_is_for_it(name: str) -> None:
     make, expected = _PROGRAMS[name]
     b = StreamsBuilder()
     make(b).to("out")
-    driver = TestDriver(b.build(application_id="app", key_serde="long", value_serde="string"), changelog=True)
-    if "rows" in {topic for source in b.build().topology.sources.values() for topic in source.topics}:
-        driver.input_topic("rows").pipe(1, "x", 1)
-    topic = driver.input_topic("in")
-    for key, value, time in ((1, "a", 1), (2, "b", 2), (1, "c", 4)):
-        topic.pipe(key, value, time)
+    driver = _run(b, "long", "string")
     found = driver.output_topic("out").read_key_values()
     assert found == expected
     for records in driver.take_produced().values():
         assert all(record.key is None or len(record.key) >= 8 for record in records)
+
+
+class Registered:
+    """A serde that notes the topics for which it is called, as one does that derives its subjects from them."""
+
+    def __init__(self, name: str, topics: set[str]) -> None:
+        serde = named(name)
+        assert serde is not None
+        self._inner, self._topics = serde, topics
+
+    def serialize(self, topic: str, value: Any) -> bytes:
+        self._topics.add(topic)
+        return self._inner.serialize(topic, value)
+
+    def deserialize(self, topic: str, data: bytes) -> Any:
+        self._topics.add(topic)
+        return self._inner.deserialize(topic, data)
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_each_serde_is_told_a_topic_of_the_program(name: str) -> None:
+    b, keys, values = StreamsBuilder(), set[str](), set[str]()
+    make, expected = _PROGRAMS[name]
+    make(b).to("out")
+    driver = _run(b, Registered("long", keys), Registered("string", values))
+    assert driver.output_topic("out").read_key_values() == expected
+    for topic in keys | values:
+        assert topic in ("in", "rows", "out") or topic.startswith("app-"), topic
+
+
+def test_the_serdes_of_a_join_by_foreign_key_are_told_kafka_streams_topics() -> None:
+    b, keys, values = StreamsBuilder(), set[str](), set[str]()
+    make, _ = _PROGRAMS["join by foreign key"]
+    make(b).to("out")
+    _run(b, Registered("long", keys), Registered("string", values))
+    asked = {f"app-{topic}" for topic in b.build("app").topology.internal_topics if "REGISTRATION" in topic}
+    (asked_topic,) = asked
+    internal = {topic for topic in keys | values if topic.startswith(asked_topic)}
+    assert internal == {asked_topic, *(f"{asked_topic}-{suffix}" for suffix in ("fk", "pk", "vh"))}
+    assert f"{asked_topic}-vh" not in keys
+    assert values.isdisjoint({asked_topic, f"{asked_topic}-fk", f"{asked_topic}-pk"})

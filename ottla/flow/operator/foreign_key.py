@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -103,8 +104,17 @@ def _bound(context: Context, given: Serde | None, what: str, *, key: bool = Fals
     return bound(given, (context.key_serde, context.value_serde), f"the {what} of a foreign-key join", key=key)
 
 
-def _hash(serde: Serde, value: Any) -> bytes | None:
-    return None if value is None else blake2b(serde.serialize("", value), digest_size=16).digest()
+class _Hash:
+    """The hash of a left value. `topic` is that of the subscriptions. As in Kafka Streams, the serdes of the join are
+    called with its name and `-vh`, `-fk` or `-pk`, from which a schema registry derives its subjects.
+    """
+
+    def __init__(self, context: Context, topic: str, value: Serde | None) -> None:
+        self._topic = f"{context.application_id}-{topic}-vh"
+        self._serde = _bound(context, value, "value of the left table")
+
+    def __call__(self, value: Any) -> bytes | None:
+        return None if value is None else blake2b(self._serde.serialize(self._topic, value), digest_size=16).digest()
 
 
 class SubscriptionSend(Processor):
@@ -113,6 +123,7 @@ class SubscriptionSend(Processor):
     def __init__(
         self,
         extractor: Callable[[Any, Any], Any],
+        topic: str,
         foreign: Serde | None,
         value: Serde | None,
         *,
@@ -120,6 +131,7 @@ class SubscriptionSend(Processor):
         versioned: bool,
     ) -> None:
         self._extractor = extractor
+        self._topic = topic
         self._foreign_serde = foreign
         self._value_serde = value
         self._left = left
@@ -127,8 +139,9 @@ class SubscriptionSend(Processor):
 
     def init(self, context: Context) -> None:
         self.context = context
-        self._foreign = _bound(context, self._foreign_serde, "key of the right table", key=True)
-        self._value = _bound(context, self._value_serde, "value of the left table")
+        serde = _bound(context, self._foreign_serde, "key of the right table", key=True)
+        self._write = partial(serde.serialize, f"{context.application_id}-{self._topic}-fk")
+        self._hash = _Hash(context, self._topic, self._value_serde)
 
     def process(self, record: Record) -> None:
         change: Change = record.value
@@ -167,40 +180,43 @@ class SubscriptionSend(Processor):
             self.context.drop()
 
     def _same(self, old: Any, new: Any) -> bool:
-        return new is not None and self._foreign.serialize("", old) == self._foreign.serialize("", new)
+        return new is not None and self._write(old) == self._write(new)
 
     def _send(self, record: Record, foreign_key: Any, instruction: Instruction) -> None:
         partition = self.context.task.partition  # type: ignore[attr-defined]
-        wrapper = Subscription(_hash(self._value, record.value.new), instruction, record.key, partition)
+        wrapper = Subscription(self._hash(record.value.new), instruction, record.key, partition)
         self.context.forward(Record(foreign_key, wrapper, record.timestamp, record.headers))
 
 
 class _Keys:
     """The keys of subscriptions in their store: the length of the foreign key, the foreign key, the left key."""
 
-    def __init__(self, context: Context, foreign: Serde | None, primary: Serde | None) -> None:
-        self._foreign = _bound(context, foreign, "key of the right table", key=True)
-        self._primary = _bound(context, primary, "key of the left table", key=True)
+    def __init__(self, context: Context, topic: str, foreign: Serde | None, primary: Serde | None) -> None:
+        name = f"{context.application_id}-{topic}"
+        foreign_serde = _bound(context, foreign, "key of the right table", key=True)
+        primary_serde = _bound(context, primary, "key of the left table", key=True)
+        self._foreign = partial(foreign_serde.serialize, f"{name}-fk")
+        self._primary = partial(primary_serde.serialize, f"{name}-pk")
 
     def prefix(self, foreign_key: Any) -> bytes:
-        data = self._foreign.serialize("", foreign_key)
+        data = self._foreign(foreign_key)
         return len(data).to_bytes(4, "big") + data
 
     def combined(self, foreign_key: Any, primary_key: Any) -> bytes:
-        return self.prefix(foreign_key) + self._primary.serialize("", primary_key)
+        return self.prefix(foreign_key) + self._primary(primary_key)
 
 
 class SubscriptionReceive(Processor):
     """Stores subscriptions beside the right table and forwards them for a response."""
 
-    def __init__(self, store: str, foreign: Serde | None, primary: Serde | None) -> None:
+    def __init__(self, store: str, topic: str, foreign: Serde | None, primary: Serde | None) -> None:
         self._name = store
-        self._serdes = (foreign, primary)
+        self._keyed = (topic, foreign, primary)
 
     def init(self, context: Context) -> None:
         self.context = context
         self._store = context.get_state_store(self._name)
-        self._keys = _Keys(context, *self._serdes)
+        self._keys = _Keys(context, *self._keyed)
 
     def process(self, record: Record) -> None:
         subscription: Subscription = record.value
@@ -247,15 +263,15 @@ class SubscriptionJoin(Processor):
 class ForeignTableJoin(Processor):
     """Responds to all subscriptions of a right row when it changes, in the order of the left keys."""
 
-    def __init__(self, store: str, foreign: Serde | None, primary: Serde | None, versioned: bool) -> None:
+    def __init__(self, store: str, topic: str, foreign: Serde | None, primary: Serde | None, versioned: bool) -> None:
         self._name = store
-        self._serdes = (foreign, primary)
+        self._keyed = (topic, foreign, primary)
         self._versioned = versioned
 
     def init(self, context: Context) -> None:
         self.context = context
         self._store = context.get_state_store(self._name)
-        self._keys = _Keys(context, *self._serdes)
+        self._keys = _Keys(context, *self._keyed)
 
     def process(self, record: Record) -> None:
         change: Change = record.value
@@ -274,9 +290,10 @@ class ResponseJoin(Processor):
     """Joins responses with the left rows that subscribed. `joiner` takes (key, left, right)."""
 
     def __init__(
-        self, left_table: Getter, value: Serde | None, joiner: Callable[[Any, Any, Any], Any], *, left: bool
+        self, left_table: Getter, topic: str, value: Serde | None, joiner: Callable[[Any, Any, Any], Any], *, left: bool
     ) -> None:
         self._left_table = left_table
+        self._topic = topic
         self._value_serde = value
         self._joiner = joiner
         self._left = left
@@ -284,12 +301,12 @@ class ResponseJoin(Processor):
     def init(self, context: Context) -> None:
         self.context = context
         self._values = self._left_table.open(context)
-        self._value = _bound(context, self._value_serde, "value of the left table")
+        self._hash = _Hash(context, self._topic, self._value_serde)
 
     def process(self, record: Record) -> None:
         answer: SubscriptionResponse = record.value
         current = value_of(self._values.get(record.key))
-        if answer.hash != _hash(self._value, current):
+        if answer.hash != self._hash(current):
             self.context.drop()
             return
         if answer.value is None and (not self._left or current is None):

@@ -132,7 +132,7 @@ class TableGroupBy(Fused):
 
 
 def is_same_key(one: Any, other: Any) -> bool:
-    """Whether two keys are equal and of the same classes: 1, 1.0 and True are equal in Python, and their JSON differs."""
+    """Whether two keys are equal and of the same classes: 1, 1.0 and True are equal in Python and not in JSON."""
     if one.__class__ is not other.__class__ or one != other:
         return False
     if isinstance(one, dict):
