@@ -17,7 +17,7 @@ from ottla.flow.operator.suppress import SuppressRule
 from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.topology import Extractor, Partitioner
-from ottla.flow.where import here
+from ottla.flow.where import Where, here
 from ottla.flow.window import Duration, ms
 
 
@@ -208,6 +208,13 @@ def store_of(
         as_table = kinds.get(given.kind, given.kind)
         if as_table not in (kind, "versioned" if kind == "timestamped_key_value" else kind):
             raise TopologyError(f"store {given.name} is a {given.kind} store (expected {kind})", where)
+        if given.retention_ms < retention_ms:
+            raise _short(given.name, given.retention_ms, retention_ms, where)
+        if given.duplicates:
+            raise TopologyError(
+                f"store {given.name} keeps every value of a window (retain_duplicates); aggregates keep one",
+                where,
+            )
         return replace(given, kind=as_table, **common).with_serdes(key, value)
     if options.versioned is not None:
         if kind != "timestamped_key_value":
@@ -216,14 +223,19 @@ def store_of(
     if options.retention is not None:
         asked_ms = ms(options.retention, "retention")
         if asked_ms < retention_ms:
-            raise TopologyError(
-                f"invalid retention of state store {name}: {asked_ms} ms (expected at least {retention_ms} ms, the "
-                "window and its grace period)",
-                where,
-            )
+            raise _short(name, asked_ms, retention_ms, where)
         retention_ms = asked_ms
     in_memory = options.store_type == "in_memory"
     return StoreSpec(name, kind, key, value, retention_ms, window_ms, in_memory=in_memory, **common)
+
+
+def _short(name: str, retention_ms: int, least_ms: int, where: Where) -> TopologyError:
+    """The error for a retention that would forget windows which late records may still change."""
+    return TopologyError(
+        f"invalid retention of state store {name}: {retention_ms} ms (expected at least {least_ms} ms, the window and "
+        "its grace period)",
+        where,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from ottla.streams import (
     EmitStrategy,
     Materialized,
     Repartitioned,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -66,6 +68,26 @@ def grace_behind_history(builder: StreamsBuilder) -> None:
 def short_retention(builder: StreamsBuilder) -> None:
     windows = builder.stream("a").group_by_key().windowed_by(TimeWindows.of(10).grace(5))
     windows.count(materialized=Materialized("s", retention=14))
+
+
+def short_store(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(TimeWindows.of(10).grace(5))
+    windows.count(materialized=stores.window("s", 14, 10))
+
+
+def short_sliding_store(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(SlidingWindows.of_time_difference_and_grace(10, 5))
+    windows.count(materialized=stores.window("s", 24, 10))
+
+
+def short_session_store(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
+    windows.count(materialized=Materialized.as_(stores.session("s", 14)))
+
+
+def store_of_duplicates(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(TimeWindows.of(10))
+    windows.count(materialized=stores.window("s", 10, 10, retain_duplicates=True))
 
 
 def unlimited_on_close(builder: StreamsBuilder) -> None:
@@ -131,6 +153,10 @@ _REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (grace_without_versions, "needs a versioned table"),
     (grace_behind_history, "the history retention of v, 4 ms, is shorter than the join's grace period, 5 ms"),
     (short_retention, r"invalid retention of state store s: 14 ms \(expected at least 15 ms"),
+    (short_store, r"invalid retention of state store s: 14 ms \(expected at least 15 ms"),
+    (short_sliding_store, r"invalid retention of state store s: 24 ms \(expected at least 25 ms"),
+    (short_session_store, r"invalid retention of state store s: 14 ms \(expected at least 15 ms"),
+    (store_of_duplicates, "store s keeps every value"),
     (unlimited_on_close, "an unlimited window never closes"),
     (same_store_twice, "a state store named s has already been added"),
     (same_name_twice, "a node named f has already been added"),
