@@ -306,11 +306,15 @@ class StreamTableJoin(Node):
     global_store: str | None = None
 
 
+#: The fields of nodes that hold a store, or None.
+STORES = ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer")
+
+
 def stores_of(node: Node) -> Iterator[StoreSpec]:
     """The stores that a node adds."""
     if getattr(node, "shared", False) or isinstance(node, CogroupMerge):
         return
-    for name in ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer"):
+    for name in STORES:
         store = getattr(node, name, None)
         if store is not None and not (getattr(node, "materialized", True) is False and name == "store"):
             yield store

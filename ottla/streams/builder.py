@@ -13,7 +13,7 @@ Operators, stores and internal topics are numbered as in Kafka Streams: one coun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -25,7 +25,7 @@ from ottla.flow.lower import lower
 from ottla.flow.processor import Supplier
 from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
-from ottla.flow.topology import Extractor
+from ottla.flow.topology import Extractor, Topology
 from ottla.flow.where import Where, here
 from ottla.kernel.argument import shown
 from ottla.streams.application import Application
@@ -200,9 +200,9 @@ class StreamsBuilder:
         finished = self.plan(setting.optimizations(config))
         if not finished.nodes:
             raise TopologyError("the program is empty: begin with stream(), table() or global_table()", where)
-        if setting.explicit_names(config):
-            _explicit(finished, where)
         topology = lower(finished)
+        if setting.explicit_names(config):
+            _explicit(finished, topology, where)
         return Application(
             application_id, finished, topology, serde(key_serde, where), serde(value_serde, where), handlers, config
         )
@@ -274,14 +274,15 @@ def _consumed(
     )
 
 
-def _explicit(finished: plan.Plan, where: Where) -> None:
+def _explicit(finished: plan.Plan, topology: Topology, where: Where) -> None:
     """Check that every internal topic and store has a name from the program (KIP-1111)."""
-    unnamed = [
-        f"{resource} ({node.where})"
+    used = {*topology.internal_topics, *topology.stores}
+    unnamed = {
+        f"{resource} ({node.where})": None
         for node in finished
         for resource in _resources(node)
-        if re.search(r"-\d{10}(-|$)", resource)
-    ]
+        if resource in used and re.search(r"-\d{10}(-|$)", resource)
+    }
     if unnamed:
         raise TopologyError(
             "ensure.explicit.internal.resource.naming is true, but these have generated names: "
@@ -291,10 +292,13 @@ def _explicit(finished: plan.Plan, where: Where) -> None:
         )
 
 
-def _resources(node: plan.Node) -> list[str]:
+def _resources(node: plan.Node) -> Iterator[str]:
+    """The internal topics and stores that a node may need."""
     if isinstance(node, (plan.Repartition, plan.TableRepartition)):
-        return [node.topic]
-    store = getattr(node, "store", None)
-    if isinstance(node, (plan.TableSource, plan.ToTable)) and not node.materialized:
-        return []
-    return [store.name] if isinstance(store, StoreSpec) else []
+        yield node.topic
+    if isinstance(node, plan.ForeignKeyJoin):
+        yield from (node.names.registration_topic, node.names.response_topic)
+    for field in plan.STORES:
+        store = getattr(node, field, None)
+        if isinstance(store, StoreSpec):
+            yield store.name

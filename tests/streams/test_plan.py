@@ -1,5 +1,6 @@
 """Plans that would be wrong are refused with the user's line; plans are printed and drawn."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,10 +12,12 @@ from ottla.flow import plan
 from ottla.streams import (
     BufferConfig,
     EmitStrategy,
+    JoinWindows,
     Materialized,
     Repartitioned,
     SessionWindows,
     SlidingWindows,
+    StreamJoined,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -189,15 +192,85 @@ def test_a_plan_that_would_be_wrong_names_the_users_line(program: Callable[[Stre
     assert line < where.line <= line + 3
 
 
-def test_everything_must_have_a_name_if_that_is_asked_for() -> None:
+_TEN = JoinWindows.of_time_difference_with_no_grace(10)
+#: A program without names, the topics and stores to name, and the same program with names.
+_NAMED: dict[str, tuple[Callable[[StreamsBuilder], Any], list[str], Callable[[StreamsBuilder], Any]]] = {
+    "count": (
+        lambda b: b.stream("a").group_by(bar).count(),
+        ["KSTREAM-AGGREGATE-STATE-STORE-0000000002-repartition", "KSTREAM-AGGREGATE-STATE-STORE-0000000002"],
+        lambda b: b.stream("a").group_by(bar, name="grouped").count(materialized="counts"),
+    ),
+    "the store's name alone": (
+        lambda b: b.stream("a").group_by(bar).count("counting"),
+        ["KSTREAM-AGGREGATE-STATE-STORE-0000000002-repartition", "KSTREAM-AGGREGATE-STATE-STORE-0000000002"],
+        lambda b: b.stream("a").group_by(bar).count(materialized="counts"),
+    ),
+    "repartition": (
+        lambda b: b.stream("a").repartition(),
+        ["KSTREAM-REPARTITION-0000000001-repartition"],
+        lambda b: b.stream("a").repartition(name="r"),
+    ),
+    "stream join": (
+        lambda b: b.stream("a").left_join(b.stream("b"), bar, _TEN),
+        [
+            "KSTREAM-JOINTHIS-0000000004-store",
+            "KSTREAM-OUTEROTHER-0000000005-store",
+            "KSTREAM-OUTERSHARED-0000000004-store",
+        ],
+        lambda b: b.stream("a").left_join(b.stream("b"), bar, _TEN, StreamJoined(store_name="j")),
+    ),
+    "a table that nothing keeps": (lambda b: b.table("a").to_stream(), [], lambda b: b.table("a").to_stream()),
+    "a table that a join keeps": (
+        lambda b: b.stream("a").join(b.table("b"), bar),
+        ["b-STATE-STORE-0000000001"],
+        lambda b: b.stream("a").join(b.table("b", materialized="rows"), bar),
+    ),
+    "grace": (
+        lambda b: b.stream("a").join(b.table("b", materialized=Materialized("v", versioned=10)), bar, grace=5),
+        ["KSTREAM-JOIN-0000000003-Buffer"],
+        lambda b: b.stream("a").join(
+            b.table("b", materialized=Materialized("v", versioned=10)), bar, grace=5, name="j"
+        ),
+    ),
+    "groups of a table": (
+        lambda b: b.table("a").group_by(lambda key, value: (value, value)).count(materialized="c"),
+        ["a-STATE-STORE-0000000000"],
+        lambda b: b.table("a", materialized="rows").group_by(lambda key, value: (value, value)).count(materialized="c"),
+    ),
+    "suppress": (
+        lambda b: b.table("a", materialized="rows").suppress(Suppressed.until_time_limit(1, BufferConfig.unbounded())),
+        ["KTABLE-SUPPRESS-STATE-STORE-0000000003"],
+        lambda b: b.table("a", materialized="rows").suppress(
+            Suppressed.until_time_limit(1, BufferConfig.unbounded()).with_name("held")
+        ),
+    ),
+    "foreign key": (
+        lambda b: b.table("a", materialized="l").join(b.table("b", materialized="r"), bar, foreign_key=str),
+        [
+            "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000004-topic",
+            "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
+            "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-0000000008",
+        ],
+        lambda b: b.table("a", materialized="l").join(b.table("b", materialized="r"), bar, foreign_key=str, name="j"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _NAMED)
+def test_everything_must_have_a_name_if_that_is_asked_for(name: str) -> None:
     explicit = {"ensure.explicit.internal.resource.naming": "true"}
+    unnamed, missing, named = _NAMED[name]
     builder = StreamsBuilder()
-    builder.stream("a").group_by(bar).count().to_stream().to("out")
-    with pytest.raises(TopologyError, match=r"KSTREAM-AGGREGATE-STATE-STORE-0000000002-repartition \(.*test_plan"):
-        builder.build(config=explicit)
-    named = StreamsBuilder()
-    named.stream("a").group_by(bar, name="grouped").count(materialized="counts").to_stream().to("out")
-    named.build(config=explicit)
+    unnamed(builder)
+    if missing:
+        with pytest.raises(TopologyError) as caught:
+            builder.build(config=explicit)
+        told = str(caught.value)
+        assert "ensure.explicit.internal.resource.naming is true, but these have generated names: " in told
+        assert re.findall(r"([\w-]+) \(/[^ ]*test_plan\.py:\d+\)", told.partition("names: ")[2])[:-1] == missing
+    builder = StreamsBuilder()
+    named(builder)
+    builder.build(config=explicit)
 
 
 def test_a_source_table_may_be_its_own_changelog() -> None:
