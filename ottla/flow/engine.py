@@ -417,16 +417,18 @@ class Task:
     def _read(self, name: str, nodes: dict[str, Any]) -> None:
         source = self.topology.sources[name]
         nodes[name] = NodeContext(self, name, None, [])
-        receivers = self._waiting.receivers
+        receivers, patterns = self._waiting.receivers, self._waiting.patterns
+        # The topics of one source have one rank.
+        rank = len({receiver.context.name for receiver in self.receivers()})
         defaults = self.settings.defaults
         key = bound(source.key, defaults, f"the key of source {name} ({source.where})", key=True)
         value = bound(source.value, defaults, f"the value of source {name} ({source.where})")
         if source.pattern is not None:
-            receiver = Receiver(self, nodes[name], key, value, source.extractor, len(receivers))
-            self._waiting.patterns.append((re.compile(source.pattern), receiver))
+            receiver = Receiver(self, nodes[name], key, value, source.extractor, rank)
+            patterns.append((re.compile(source.pattern), receiver))
         for topic in source.topics:
             real = self.topology.topic(topic, self.settings.application_id)
-            receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, len(receivers))
+            receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, rank)
 
 
 @contextlib.contextmanager

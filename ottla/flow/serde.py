@@ -253,7 +253,11 @@ class TimeWindowedSerde(WrappingSerde):
         assert self.inner is not None
         if self.size_ms is None:
             raise SerdeError("cannot read a time-windowed key without its window size; pass the size to the serde")
-        start = int.from_bytes(data[-8:], "big")
+        if not data:
+            return None
+        start = int.from_bytes(data[-8:], "big", signed=True)
+        if len(data) < 8 or start < 0:
+            raise SerdeError(f"{data[:40]!r} is no key of a time window (expected the key, then its start in 8 bytes)")
         return Windowed(self.inner.deserialize(topic, data[:-8]), Window(start, min(start + self.size_ms, TIME_MAX)))
 
 
@@ -277,5 +281,11 @@ class SessionWindowedSerde(WrappingSerde):
 
     def deserialize(self, topic: str, data: bytes) -> Any:
         assert self.inner is not None
-        end, start = int.from_bytes(data[-16:-8], "big"), int.from_bytes(data[-8:], "big")
+        if not data:
+            return None
+        end, start = (int.from_bytes(part, "big", signed=True) for part in (data[-16:-8], data[-8:]))
+        if len(data) < 16 or not 0 <= start <= end:
+            raise SerdeError(
+                f"{data[:40]!r} is no key of a session (expected the key, then end and start in 8 bytes each)"
+            )
         return Windowed(self.inner.deserialize(topic, data[:-16]), Window(start, end))

@@ -1,5 +1,6 @@
 """A task is its state and its inputs: however these are cut, and wherever it is stopped and started again."""
 
+import re
 from typing import Any
 
 import pytest
@@ -133,6 +134,17 @@ def test_the_partition_with_the_lowest_time_goes_first_and_offsets_keep_their_or
     assert [output.value for output in task.run([*b, *a])] == [b"b4", b"a5", b"a1", b"a9", b"b9", b"b2"]
 
 
+@pytest.mark.parametrize("given", ["c d a z1 z0 b", "b z0 a z1 d c"])
+def test_ties_go_to_the_source_that_was_added_first_then_to_the_lower_topic(given: str) -> None:
+    builder = StreamsBuilder()
+    matched, named, last = builder.stream(re.compile("z.")), builder.stream(["d", "c"]), builder.stream(["b", "a"])
+    matched.merge(named).merge(last).to("out")
+    topology = builder.build("app", key_serde="string", value_serde="string").topology
+    task = Task(topology, 0, 0, settings())
+    outputs = task.run([Input(topic, 0, 0, 5, b"k", topic.encode()) for topic in given.split()])
+    assert [output.value.decode() for output in outputs] == ["z0", "z1", "c", "d", "a", "b"]
+
+
 def test_a_timestamp_extractor_sees_the_same_time_for_a_record_that_waited_during_a_restart() -> None:
     seen: list[tuple[int, int]] = []
 
@@ -162,8 +174,6 @@ def test_a_topic_that_no_source_reads_is_refused() -> None:
 
 
 def test_topics_that_match_a_pattern_are_read_as_they_come() -> None:
-    import re
-
     builder = StreamsBuilder()
     builder.stream(re.compile("orders-.*")).to("out")
     task = Task(builder.build(key_serde="string", value_serde="string").topology, 0, 0, settings())

@@ -157,6 +157,21 @@ def test_bytes_of_another_kind_are_refused() -> None:
         unsized.deserialize("t", bytes(9))
 
 
+@pytest.mark.parametrize(
+    "data", [b"k", b"1234567", b"k" + (-1).to_bytes(8, "big", signed=True), b"\xff" * 9], ids=lambda data: repr(data)
+)
+def test_a_key_that_has_no_window_is_refused(data: bytes) -> None:
+    times, sessions = serdes.time_windowed("string", 10), serdes.session_windowed("string")
+    with pytest.raises(SerdeError, match="is no key of a time window"):
+        times.deserialize("t", data)
+    for key in (data, b"\0" * 15, b"k" + (4).to_bytes(8, "big") + (5).to_bytes(8, "big")):
+        with pytest.raises(SerdeError, match="is no key of a session"):
+            sessions.deserialize("t", key)
+    assert times.deserialize("t", b"") is sessions.deserialize("t", b"") is None, "an empty key is null, as in Kafka"
+    assert sessions.deserialize("t", bytes(16)) == Windowed("", Window(0, 0))
+    assert times.deserialize("t", bytes(8)) == Windowed("", Window(0, 10))
+
+
 def test_an_object_of_the_programs_own_is_a_serde() -> None:
     class Upper:
         def serialize(self, topic: str, value: str) -> bytes:
