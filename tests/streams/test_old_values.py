@@ -146,3 +146,83 @@ def test_a_row_leaves_the_group_of_its_old_key(before: Any, after: Any, kept: bo
     else:
         assert sorted(counts) == sorted([(repr(before), 0), (repr(after), 2)])
         assert changes == 4
+
+
+def pure_add(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
+    return [*aggregate, value]
+
+
+def add_in_place(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
+    aggregate.append(value)
+    return aggregate
+
+
+def pure_remove(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
+    at = aggregate.index(value)
+    return [*aggregate[:at], *aggregate[at + 1 :]]
+
+
+def remove_in_place(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
+    aggregate.remove(value)
+    return aggregate
+
+
+def pure_join(key: Any, first: list[Any], second: list[Any]) -> list[Any]:
+    return [*first, *second]
+
+
+def join_in_place(key: Any, first: list[Any], second: list[Any]) -> list[Any]:
+    second[:0] = first
+    return second
+
+
+Functions = tuple[Any, Any, Any]
+_PURE: Functions = (pure_add, pure_remove, pure_join)
+_IN_PLACE: Functions = (add_in_place, remove_in_place, join_in_place)
+
+
+def lists(builder: StreamsBuilder) -> Any:
+    return builder.stream("in", key_serde="string", value_serde="long").group_by_key()
+
+
+#: Tables of lists, made by (add, remove, join).
+_LISTS: dict[str, Callable[[StreamsBuilder, Any, Any, Any], Any]] = {
+    "aggregate": lambda b, add, *_: lists(b).aggregate(list, add),
+    "versions": lambda b, add, *_: lists(b).aggregate(list, add, materialized=Materialized("v", versioned=1_000)),
+    "cogroup": lambda b, add, *_: lists(b).cogroup(add).aggregate(list),
+    "tumbling": lambda b, add, *_: lists(b).windowed_by(_TUMBLING).aggregate(list, add),
+    "sliding": lambda b, add, *_: lists(b).windowed_by(_SLIDING).aggregate(list, add),
+    "sessions": lambda b, add, _, join: lists(b).windowed_by(_SESSIONS).aggregate(list, add, join),
+    "reduce": lambda b, _, __, join: (
+        b.stream("in", key_serde="string", value_serde="long")
+        .map_values(lambda value: [value])
+        .group_by_key()
+        .reduce(lambda one, two: join("", two, one))
+    ),
+    "table": lambda b, add, remove, _: (
+        b.table("in", key_serde="string", value_serde="long")
+        .group_by(lambda key, value: (str(value % 2), value), value_serde="long")
+        .aggregate(list, add, remove)
+    ),
+}
+
+
+@pytest.mark.parametrize("subtracted", [True, False])
+@pytest.mark.parametrize("name", _LISTS)
+def test_an_aggregator_may_change_its_aggregate_in_place(name: str, subtracted: bool) -> None:
+    results = []
+    for functions in (_PURE, _IN_PLACE):
+        rng, builder, time = Random(7), StreamsBuilder(), 0
+        made = _LISTS[name](builder, *functions)
+        made.to_stream(lambda key, value: str(key)).to("out", key_serde="string")
+        if subtracted:
+            sizes = made.group_by(lambda key, value: (str(len(value)), value), key_serde="string").count()
+            sizes.to_stream().to("sizes", key_serde="string", value_serde="long")
+        with TestDriver(builder.build("app", key_serde="string", value_serde="json")) as driver:
+            topic = driver.input_topic("in")
+            for _ in range(80):
+                time += rng.choice((0, 1, 3, 7))
+                topic.pipe(rng.choice("ab"), rng.choice((1, 2, 3)), max(0, time - rng.choice((0, 2, 6))))
+            results.append(driver.take_produced())
+    assert results[0] == results[1]
+    assert results[0]["out"]

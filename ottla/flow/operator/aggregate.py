@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter
+from ottla.flow.operator.view import FIXED, IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter, value_of
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers
 from ottla.flow.setting import without_cache
@@ -60,7 +60,8 @@ class _Aggregate(Fused):
                 if stored is not None:
                     old, before = stored
                     time = timestamp if timestamp > before else before
-                    new = aggregator(key, value, old)
+                    own = old if not send_old or old.__class__ in FIXED else value_of(get(key))
+                    new = aggregator(key, value, own)
                 else:
                     time = timestamp
                     if initializer is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.flow.operator.emit import EmitThrottle
-from ottla.flow.operator.view import Aggregator, SessionValues, WindowedAggregate
+from ottla.flow.operator.view import FIXED, Aggregator, SessionValues, WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, Window, Windowed
 from ottla.flow.setting import without_cache
@@ -56,7 +56,9 @@ class _SessionAggregate(Processor):
         if timestamp > self._time.value:
             self._time.value = timestamp
         close = self._time.value - self._windows.grace_ms - gap
-        merged = list(self._store.find_sessions(key, timestamp - gap, timestamp + gap))
+        merged = olds = list(self._store.find_sessions(key, timestamp - gap, timestamp + gap))
+        if self._table.sending_old and any(value.__class__ not in FIXED for _, value in merged):
+            olds = list(self._store.find_sessions(key, timestamp - gap, timestamp + gap))
         aggregate = self._initializer()
         window = Window(timestamp, timestamp)
         for session, value in merged:
@@ -67,11 +69,11 @@ class _SessionAggregate(Processor):
         else:
             before = None
             if window != Window(timestamp, timestamp):
-                for session, value in merged:
+                for session, value in olds:
                     self._store.remove(session)
                     self._forward(session, value, None)
             elif merged and not self._without_cache:
-                before = merged[0][1]
+                before = olds[0][1]
             aggregate = self._aggregator(key, record.value, aggregate)
             session = Windowed(key, window)
             self._store.put(session, aggregate)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.flow.operator.emit import EmitThrottle
-from ottla.flow.operator.view import WindowedAggregate
+from ottla.flow.operator.view import FIXED, WindowedAggregate, value_of
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, ValueAndTimestamp, Window, Windowed
 from ottla.flow.setting import without_cache
@@ -139,7 +139,11 @@ class _SlidingAggregate(Processor):
             self.context.drop()
             return
         old = stored[0]
-        new = self._aggregator(record.key, record.value, old)
+        own = old
+        if not is_new and old.__class__ not in FIXED:
+            # The record's right window may begin with the old value.
+            own = value_of(self._store.fetch_one(record.key, window.start) or stored)
+        new = self._aggregator(record.key, record.value, own)
         timestamp = record.timestamp if old is None else max(record.timestamp, stored[1])
         if is_new and self._table.sending_old and not self._sends_initial:
             # A record may begin a window twice: as the one after an earlier record, and as its own left window.

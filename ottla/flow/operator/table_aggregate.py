@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ottla.flow.error import SerdeError, StreamsError
-from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter
+from ottla.flow.operator.view import FIXED, IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter, value_of
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers
 from ottla.flow.serde import Serde, WrappingSerde
@@ -182,8 +182,9 @@ class TableAggregateProcessor(Fused):
                 if key is None:
                     raise StreamsError(f"cannot aggregate a row with key None in store {store}")
                 stored = get(key)
-                old = None if stored is None else stored[0]
-                new, updated = update(key, change, old)
+                old = value_of(stored)
+                own = old if not send_old or old.__class__ in FIXED else value_of(get(key))
+                new, updated = update(key, change, own)
                 time = timestamp if not updated or stored is None or stored[1] < timestamp else stored[1]
                 code = put(key, new, time)
             except Exception as error:

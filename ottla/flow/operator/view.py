@@ -15,6 +15,9 @@ from ottla.flow.store.versioned import IS_LATEST, NOT_PUT, VersionedStore
 from ottla.flow.task.push import Fused
 
 _pair = tuple.__new__
+#: Classes whose objects an aggregator cannot change. Others are read from the store once more where the old value is
+#: needed beside the new one: an aggregator may append to a list and return it.
+FIXED = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 class Values(Protocol):
@@ -177,6 +180,7 @@ def value_of(row: ValueAndTimestamp | None) -> Any:
 
 
 __all__ = [
+    "FIXED",
     "IS_LATEST",
     "NOT_PUT",
     "Aggregator",

@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.flow.failure import Failed
 from ottla.flow.operator.emit import EmitThrottle
-from ottla.flow.operator.view import WindowedAggregate
+from ottla.flow.operator.view import FIXED, WindowedAggregate, value_of
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
 from ottla.flow.setting import without_cache
@@ -86,7 +86,7 @@ class _WindowAggregate(Fused):
                 before = initializer()
                 old = before if send_initial else None
             else:
-                before = old
+                before = old if not send_old or old.__class__ in FIXED else value_of(fetch(key, start))
                 if stored[1] > timestamp:
                     timestamp, send = stored[1], emit_at
             new = aggregator(key, value, before)
