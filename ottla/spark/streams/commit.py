@@ -33,6 +33,8 @@ from ottla.spark.streams.write import AnyOutput, by_topic, singles, write, write
 #: The errors of records that brokers (or the client) will never accept, because of their content or for any reason.
 REFUSED_CONTENT = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
                    ErrorCode.INVALID_TIMESTAMP)  # fmt: skip
+#: Seconds for which the number of partitions of an output topic is kept. The client looks it up less often.
+RECOUNT_S = 60
 REFUSED = (*REFUSED_CONTENT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
@@ -58,7 +60,10 @@ class Committer:
         # The brokers must not create a changelog again, with another number of partitions, after a reset deleted it.
         settings = program.connection(linger_ms=0, allow_auto_create_topics=program.creates_topics, **more)
         self._producer: Producer[Any, Any] = Producer(settings)
+        topology = program.topology
+        self._internal = {topology.topic(name, program.application_id) for name in topology.internal_topics}
         self._counts: dict[str, int] = {}
+        self._recount_at = 0.0
         self.commits = 0
         self.seconds = 0.0
 
@@ -98,7 +103,10 @@ class Committer:
         )
 
     def count(self, topic: str) -> int:
-        """The number of partitions of a topic."""
+        """The number of partitions of a topic. An output topic may grow; a repartition topic keeps its number."""
+        if time.monotonic() >= self._recount_at:
+            self._recount_at = time.monotonic() + RECOUNT_S
+            self._counts = {name: count for name, count in self._counts.items() if name in self._internal}
         if topic not in self._counts:
             self._counts[topic] = len(self._producer.partitions_for(topic))
         return self._counts[topic]
