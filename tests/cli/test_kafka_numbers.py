@@ -10,12 +10,13 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.cli.kafka.configs import config
 from ottla.cli.kafka.groups import consumer_group_reset, streams_reset
 from ottla.cli.kafka.program.option import Usage, int32, int64
 from ottla.cli.kafka.program.tool import Failed
 from ottla.cli.kafka.records import delete_records, get_offsets
 from ottla.cli.kafka.topics import topic
-from ottla.client import TopicPartition
+from ottla.client import ErrorCode, KafkaError, TopicPartition
 from ottla.client.admin.result import ListedOffset, Results
 from tests.cli.kafka_tool import kafka
 from tests.cli.test_kafka_shown import run
@@ -53,6 +54,13 @@ def test_a_number_that_java_does_not_read_is_refused(
         ("kafka-cluster", f"unregister {SERVER}", "--id/-i", WIDE, "Integer"),
         ("kafka-transactions", f"{SERVER} describe-producers --topic t", "--partition", WIDE, "Integer"),
         ("kafka-transactions", f"{SERVER} list", "--duration-filter", WIDER, "Long"),
+        (
+            "kafka-producer-perf-test",
+            f"{SERVER} --topic t --num-records 1 --record-size 1",
+            "--throughput",
+            "inf",
+            "Double",
+        ),
         ("kafka-verifiable-producer", f"{SERVER} --topic t", "--message-create-time", WIDER, "Long"),
         ("kafka-verifiable-producer", f"{SERVER} --topic t", "--max-messages", "1_000", "Integer"),
     ],
@@ -156,3 +164,36 @@ def test_an_offset_in_a_file_may_be_a_long_and_a_partition_not(tmp_path: Path) -
         client.delete_records.side_effect = lambda before: Results(before, {})
         said = run(delete_records, "kafka-delete-records", client, "--offset-json-file", str(file))
         assert (said.code, said.err) == (bool(why), why)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10", 10.0),
+        ("-1.5e3", -1500.0),
+        (" .5d ", 0.5),
+        ("7.F", 7.0),
+        ("Infinity", float("inf")),
+        *((wrong, None) for wrong in ("inf", "nan", "1_000", "", "1e", "infinity")),
+    ],
+)
+def test_a_quota_is_a_double_of_javas(text: str, value: float | None) -> None:
+    client = Mock()
+    client.describe_client_quotas.return_value = {}
+    words = ("--alter", "--entity-type", "users", "--entity-name", "ann", "--add-config", f"producer_byte_rate={text}")
+    said = run(config, "kafka-configs", client, *words)
+    if value is None:
+        assert (said.code, said.out) == (1, "")
+        assert said.err == f"Cannot parse quota configuration value for producer_byte_rate: {text.strip()}\n"
+    else:
+        assert said.code == 0
+        client.alter_client_quotas.assert_called_once_with([({"user": "ann"}, {"producer_byte_rate": value})])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None])
+def test_groups_are_described_where_a_broker_lists_no_settings_of_groups(code: ErrorCode | None) -> None:
+    failure = KafkaError(code or ErrorCode.UNKNOWN_SERVER_ERROR, "no")
+    client = Mock(list_config_resources=Mock(side_effect=failure), describe_config=Mock(return_value={}))
+    client.list_groups.return_value = [SimpleNamespace(id="g")]
+    said = run(config, "kafka-configs", client, "--describe", "--entity-type", "groups")
+    assert (said.code, said.out) == ((0, "Dynamic configs for group g are:\n") if code else (1, ""))

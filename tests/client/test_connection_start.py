@@ -25,6 +25,7 @@ from ottla.settings.client.client import ClientSettings
 from ottla.wire.api import ApiKey
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.compile import encode
 from tests.client.hurried import hurried
 from tests.client.test_connection import Transport, answer, connect, receive, run, send
@@ -76,6 +77,19 @@ def test_an_older_broker_is_asked_again_in_a_version_that_it_knows(
         for key, most in ((ApiKey.PRODUCE, None), (heartbeat, 0)):
             with pytest.raises(Unsupported, match=r"^UNSUPPORTED_VERSION: b:9092 "):
                 connection.version_of(key, most)
+
+    run(scene)
+
+
+def test_a_request_that_an_older_broker_cannot_be_asked_is_unsupported() -> None:
+    """Kafka 4.0 lists the resources of client metrics and of no other type."""
+
+    async def scene() -> None:
+        listed = int(ApiKey.LIST_CONFIG_RESOURCES)
+        connection, transport = await _negotiated(versions(1, 4, (listed, 0, 0), (_VERSIONS, 0, 4)))
+        with pytest.raises(Unsupported, match=r"b:9092 takes ListConfigResources up to v0: .* cannot express"):
+            connection.send(ListConfigResourcesRequest(resource_types=[32]), timeout_ms=_MINUTE_MS)
+        assert len(asked(transport)) == 1
 
     run(scene)
 

@@ -39,7 +39,7 @@ from ottla.security.sign_in import Security, authenticate
 from ottla.security.tls import failed_tls
 from ottla.settings.client.client import ClientSettings
 from ottla.wire.api import API, Api, ApiKey
-from ottla.wire.type import Malformed
+from ottla.wire.type import Malformed, UnsupportedVersion
 
 R = TypeVar("R")
 
@@ -299,7 +299,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed is not None or self._transport is None:
             raise ConnectionLost(f"{self.host}:{self.port}: {self.closed or 'not connected'}")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return self._correlation_id, encoded(request, api, version, self._correlation_id, self._client_id)
+        try:
+            return self._correlation_id, encoded(request, api, version, self._correlation_id, self._client_id)
+        except OttlaError as error:
+            if isinstance(error.__cause__, UnsupportedVersion):
+                raise Unsupported(f"{self.host}:{self.port} takes {api.name} up to v{version}: {error}") from error
+            raise
 
     @property
     def in_flight(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, Entities
 from ottla.cli.kafka.configs.config_view import RESOURCE_TYPES, quotas_of, settings_of
-from ottla.cli.kafka.program.option import Given
+from ottla.cli.kafka.program.option import Given, double
 from ottla.cli.kafka.program.tool import Failed, load
 from ottla.settings.quota import AddressQuotas, UserQuotas
 
@@ -140,7 +140,7 @@ def _alter_quotas(client: Admin, entities: Entities, added: dict[str, str], dele
     changes: dict[str, float | None] = dict.fromkeys(deleted)
     for name, text in added.items():
         try:
-            changes[name] = float(text)
+            changes[name] = double(text)
         except ValueError:
             raise Failed(f"Cannot parse quota configuration value for {name}: {text}") from None
     pairs = zip(entities.kinds, entities.names, strict=True)

@@ -70,10 +70,16 @@ def _names(client: Admin, kind: str) -> list[str]:
         return [topic.name for topic in client.list_topics(internal=True)]
     if kind in _OF_BROKERS:
         return [str(node.id) for node in client.describe_cluster().nodes]
-    listed = [resource.name for resource in client.list_config_resources([ResourceType[RESOURCE_TYPES[kind]]])]
     if kind == "client-metrics":
-        return sorted(listed)
-    return sorted({*listed, *(group.id for group in client.list_groups())})
+        return sorted(resource.name for resource in client.list_config_resources([ResourceType.CLIENT_METRICS]))
+    groups = {group.id for group in client.list_groups()}
+    try:
+        groups |= {resource.name for resource in client.list_config_resources([ResourceType.GROUP])}
+    except KafkaError as error:
+        # Brokers before 4.1 list client metrics alone (KIP-1142).
+        if error.code not in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            raise
+    return sorted(groups)
 
 
 def settings_of(client: Admin, kind: str, name: str, *, everything: bool) -> list[ConfigEntry]:

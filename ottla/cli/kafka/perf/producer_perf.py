@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.kafka.program.argument import Words, tool, usage_error
 from ottla.cli.kafka.program.metric import print_metrics
-from ottla.cli.kafka.program.option import Option, int32, int64
+from ottla.cli.kafka.program.option import Option, double, int32, int64
 from ottla.cli.kafka.program.tool import Failed, load, settings_for, tell
 from ottla.cli.measure import Latencies, MeasuredWindow, Pace, now_ms
 
@@ -22,7 +22,7 @@ OPTIONS = (
     Option("topic", "Topic to write to.", "TOPIC", required=True),
     Option("num-records", "Number of records.", "NUM-RECORDS", int64, required=True),
     Option("payload-delimiter", "Separator of payloads in --payload-file.", "PAYLOAD-DELIMITER", default="\\n"),
-    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", float, required=True),
+    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", double, required=True),
     Option("producer-props", "Deprecated: use --command-property.", "PROP-NAME=PROP-VALUE", several=True),
     Option("command-property", "Settings of the producer.", "PROP-NAME=PROP-VALUE", several=True),
     Option("producer.config", "Deprecated: use --command-config.", "CONFIG-FILE"),

@@ -44,6 +44,16 @@ def _number(text: str, bits: int) -> int:
     return number
 
 
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)")
+
+
+def double(text: str) -> float:
+    """Parse a number like Java's `Double.parseDouble`, without its hexadecimal form. ValueError for anything else."""
+    if _DOUBLE.fullmatch(text.strip()) is None:
+        raise ValueError(text)
+    return float(text.strip().rstrip("fFdD"))
+
+
 def pieces(text: str, separator: str = ",") -> list[str]:
     """Split like Java's `String.split`: without the empty texts at the end."""
     parts = text.split(separator)
@@ -201,7 +211,8 @@ def help_text(options: Sequence[Option]) -> str:
 def _shown(option: Option) -> str:
     if option.value is None:
         return f"--{option.name}"
-    kind = {int32: "Integer: ", int64: "Long: ", float: "Double: "}.get(option.read, "String: ")
+    kinds: dict[Callable[[str], Any], str] = {int32: "Integer: ", int64: "Long: "}
+    kind = kinds.get(option.read, "String: ")
     text = f"{kind}{option.value}" if option.value else kind.removesuffix(": ")
     return f"--{option.name} [{text}]" if option.optional else f"--{option.name} <{text}>"
 
