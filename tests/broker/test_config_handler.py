@@ -84,6 +84,26 @@ def test_a_resource_that_is_not_there_is_told_in_kafkas_words(
     assert found.configs == []
 
 
+@pytest.mark.parametrize("kind", [GROUP, 64])
+def test_a_request_about_many_resources_looks_at_each_a_few_times(kind: int) -> None:
+    """A request of one megabyte can name 100,000, and pairs of them would take minutes."""
+    looks = 0
+
+    class Watched(DescribeConfigsResource):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += name == "resource_type"
+            return super().__getattribute__(name)
+
+    resources: list[Any] = [Watched(resource_type=GROUP, resource_name="") for _ in range(300)]
+    resources.append(Watched(resource_type=kind, resource_name=""))
+    found = describe_configs(node_of(), DescribeConfigsRequest(resources=resources)).results
+    assert len([*found]) == len(found) == 301
+    assert looks < 10 * 301
+    unknown = "Unexpected resource type UNKNOWN for resource "
+    assert {each.error_message for each in found} == {unknown if kind == 64 else "Group name must not be empty"}
+
+
 def levels(*keys: str) -> dict[str, str | None]:
     resource = DescribeConfigsResource(resource_type=LOGGER, resource_name="1", configuration_keys=list(keys) or None)
     (found,) = describe_configs(node_of(), DescribeConfigsRequest(resources=[resource])).results

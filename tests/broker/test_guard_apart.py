@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,9 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.security.acl import AclResource
 from ottla.wire.api import ApiKey
+from ottla.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from ottla.wire.api.fetch import ReplicaState
+from ottla.wire.compile import Deferred
 from tests.broker.guard_scene import Scene, asked, codes_of
 
 
@@ -186,6 +189,22 @@ def test_settings_are_asked_for_by_their_kind(key: ApiKey, kind: int, name: str 
         told = refused.ask()
         assert not refused.passed
         assert codes_of(told, "n0") == {CODES[AclResource[name.split()[0]]]}
+
+
+@pytest.mark.parametrize("denied", [(), ("DESCRIBE_CONFIGS CLUSTER",)])
+def test_what_is_described_while_it_is_encoded_stays_so_behind_the_guard(denied: tuple[str, ...]) -> None:
+    made = 0
+
+    def results() -> Iterator[DescribeConfigsResult]:
+        nonlocal made
+        for made in range(1, 4):
+            yield DescribeConfigsResult(resource_name=f"{made}")
+
+    response = DescribeConfigsResponse(results=Deferred(3, results))
+    told = Scene(ApiKey.DESCRIBE_CONFIGS, None, *denied, response=response).ask()
+    assert (made, len(told.results)) == (0, 3 + len(denied))
+    names = ["1", "2", "3", *["resource_name1" for _ in denied]]
+    assert [each.resource_name for each in told.results] == names
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])

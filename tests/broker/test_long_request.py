@@ -13,7 +13,9 @@ import pytest
 
 import ottla
 from ottla.broker.dispatch import dispatch
+from ottla.broker.handlers import config
 from ottla.broker.handlers.fetch import ParkedFetch
+from ottla.broker.metadata.config_view import describe_group
 from ottla.kernel.error import ErrorCode
 from ottla.replica.fetch_session import CachedPartition
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
@@ -22,12 +24,18 @@ from ottla.sim.net import SimConnection
 from ottla.wire.api import ApiKey
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.batch import build, read
 from ottla.wire.compile import decode, step_decoder
+from ottla.wire.header import ResponseHeader
 from tests.abuse.served import frame
 from tests.broker.wire_client import WireClient
 
@@ -294,3 +302,28 @@ def test_others_have_their_turns_during_a_wide_produce(count: int) -> None:
     other.send(frame(MetadataRequest(topics=[]), 9)[4:])
     machine.run(lambda: len(answers) == 2)
     assert answers == ["other", "wide"]
+
+
+def test_others_have_their_turns_while_the_configs_of_much_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal described
+        described += 1
+        return describe_group(*arguments)
+
+    monkeypatch.setattr(config, "describe_group", counted)
+    machine = Machine(Random(1))
+    machine.start()
+    asked = [DescribeConfigsResource(resource_type=32, resource_name=f"group-{number}") for number in range(100)]
+    answers: list[bytes] = []
+    many = machine.connect(answers.append, lambda: None)
+    other = machine.connect(lambda reply: answers.append(b"%d" % described), lambda: None)
+    many.send(frame(DescribeConfigsRequest(resources=asked), 4)[4:])
+    other.send(frame(MetadataRequest(topics=[]), 9)[4:])
+    machine.run(lambda: len(answers) == 2)
+    assert int(answers[0]) < 50
+    _, position = decode(ResponseHeader, 1, answers[1])
+    response, _ = decode(DescribeConfigsResponse, 4, answers[1], position)
+    assert [each.resource_name for each in response.results] == [each.resource_name for each in asked]
+    assert len({len(each.configs) for each in response.results} - {0}) == 1

@@ -19,7 +19,7 @@ from ottla.broker.coordinators.group_protocol import check_enabled
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
-from ottla.wire.compile import deferred
+from ottla.wire.compile import Deferred, deferred
 
 #: About a millisecond.
 PARTS_PER_STEP = 200
@@ -135,7 +135,9 @@ def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any
     def add(response: Any) -> Any:
         if not getattr(response, "error_code", ErrorCode.NONE):
             answers = getattr(response, out)
-            setattr(response, out, deferred(len(answers) + len(refusals), lambda: chain(answers, refusals)))
+            # What the handler builds while it is encoded stays so, however little it is.
+            build = Deferred if isinstance(answers, Deferred) else deferred
+            setattr(response, out, build(len(answers) + len(refusals), lambda: chain(answers, refusals)))
         return response
 
     return amended(handler.function(call, kept), add)
