@@ -26,6 +26,8 @@ class Draft:
         self.settings = settings
         self.active = active
         self.records: list[Any] = []
+        #: The changed partitions, and the changes that are not in them yet.
+        self._partitions: dict[PartitionKey, PartitionImage] = {}
         self._changes: dict[PartitionKey, list[PartitionChangeRecord]] = {}
         self._rules: dict[str, TopicRules] = {}
 
@@ -44,9 +46,13 @@ class Draft:
     def partition(self, topic: TopicImage, index: int) -> PartitionImage:
         """Return the partition with the draft's changes applied. IndexError if it does not exist."""
         partition = topic.partitions[index]
-        if self._changes:
-            for record in self._changes.get(PartitionKey(topic.topic_id, index), ()):
-                partition = changed(partition, record)
+        if self._changes or self._partitions:
+            key = PartitionKey(topic.topic_id, index)
+            partition = self._partitions.get(key, partition)
+            if records := self._changes.pop(key, None):
+                for record in records:
+                    partition = changed(partition, record)
+                self._partitions[key] = partition
         return partition
 
     def change(self, topic: TopicImage, index: int) -> PartitionChange:

@@ -96,10 +96,10 @@ def _revert(draft: Draft, topic: TopicImage, index: int, partition: PartitionIma
 def list_reassignments(image: Image, request: listing.ListPartitionReassignmentsRequest) -> Decision:
     """List the ongoing reassignments, of all partitions or of the requested ones."""
     response = listing.ListPartitionReassignmentsResponse(error_message=None)
-    requested: dict[str, list[int] | None] = (
+    requested: dict[str, set[int] | None] = (
         dict.fromkeys(image.topics)
         if request.topics is None
-        else {topic.name: list(topic.partition_indexes) for topic in request.topics}
+        else {topic.name: set(topic.partition_indexes) for topic in request.topics}
     )
     for name, indexes in requested.items():
         topic = image.topics.get(name)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
+from ottla.controller import draft
 from ottla.controller.scram import describe_user_scram_credentials
 from ottla.metadata.image import TOPIC
+from ottla.metadata.partition_change import changed
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.api.create_acls import CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsRequest
 from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from tests.controller.scene import Cluster
 from tests.controller.test_acl import creation, filter_by
 from tests.controller.test_config import APPEND, OK, SUBTRACT, change
@@ -59,6 +71,39 @@ def test_topics_that_grow(names: list[str]) -> None:
 def test_users_that_are_described(names: list[str]) -> None:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
     assert len(describe_user_scram_credentials(Cluster().image, request).results) == _COUNT
+
+
+def test_a_partition_that_is_moved_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Mock(side_effect=changed)
+    monkeypatch.setattr(draft, "changed", made)
+    cluster = Cluster(brokers=3)
+    cluster.create("t", replication_factor=1, num_partitions=1)
+    moves = [ReassignablePartition(partition_index=0, replicas=[1 + number % 3]) for number in range(_COUNT)]
+    topics = [ReassignableTopic(name="t", partitions=moves)]
+    [answer] = cluster.ask(AlterPartitionReassignmentsRequest(topics=topics)).responses
+    assert len(answer.partitions) == _COUNT
+    assert made.call_count <= _COUNT
+
+
+def test_moves_that_are_listed_partition_by_partition() -> None:
+    class Index(int):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Index.compared += 1
+            return int.__eq__(self, other)
+
+        __hash__ = int.__hash__
+
+    cluster = Cluster(brokers=2)
+    cluster.create("t", replication_factor=1, num_partitions=_COUNT)
+    everything = [ReassignablePartition(partition_index=index, replicas=[1, 2]) for index in range(_COUNT)]
+    cluster.ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=everything)]))
+    indexes: list[int] = [Index(index) for index in range(_COUNT)]
+    asked = [ListPartitionReassignmentsTopics(name="t", partition_indexes=indexes)]
+    [found] = cluster.ask(ListPartitionReassignmentsRequest(topics=asked)).topics
+    assert len(found.partitions) == _COUNT
+    assert Index.compared < 20 * _COUNT
 
 
 @pytest.mark.parametrize("by", ["name", "principal"])

@@ -204,3 +204,17 @@ def test_a_move_without_an_old_replica_left_is_not_taken_back(fleet: Fleet) -> N
     assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert why == "Invalid replica assignment: addingReplicas contains all replicas."
     assert fleet.partition("flights").adding_replicas == (1, 2, 3)
+
+
+def test_moves_of_a_partition_build_on_each_other_in_one_request_as_in_several(fleet: Fleet) -> None:
+    others = Fleet(6)
+    others.topic("flights", [1, 2, 3])
+    wanted: list[list[int] | None] = [[4, 5, 6], [4, 1, 2], [6, 5, 4], None, [3, 5, 1]]
+    for replicas in wanted:
+        move(others, replicas)
+    moves = [alter.ReassignablePartition(partition_index=0, replicas=replicas) for replicas in wanted]
+    fleet.ask(
+        alter.AlterPartitionReassignmentsRequest(topics=[alter.ReassignableTopic(name="flights", partitions=moves)])
+    )
+    found, expected = fleet.partition("flights"), others.partition("flights")
+    assert found == expected
