@@ -11,6 +11,7 @@ KIPs: 631 registration, 858 directories, 919 controllers, 966 clean shutdowns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.decision import Decision
@@ -203,21 +204,25 @@ def _check_directories(image: Image, request: BrokerRegistrationRequest) -> None
 
 
 def _check_features(image: Image, request: BrokerRegistrationRequest, kraft_version: int) -> None:
-    ranges = {
-        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
-    }
-    if METADATA_VERSION not in ranges:
-        raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
     levels = {**image.features, KRAFT_VERSION: kraft_version}
-    for name in {**ranges, **levels}:
-        level = levels.get(name, 0)
-        low, high = ranges.get(name, (0, 0))
-        if not low <= level <= high:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support finalized version {level} of {name}. The "
-                f"broker wants a version between {low} and {high}, inclusive.",
-            )
+    missing = dict(levels)
+    for feature in request.features:
+        missing.pop(feature.name, None)
+        _check_level(feature.name, levels, feature.min_supported_version, feature.max_supported_version)
+    if METADATA_VERSION in missing:
+        raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
+    for name in missing:
+        _check_level(name, levels, 0, 0)
+
+
+def _check_level(name: str, levels: Mapping[str, int], low: int, high: int) -> None:
+    level = levels.get(name, 0)
+    if not low <= level <= high:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Unable to register because the broker does not support finalized version {level} of {name}. The "
+            f"broker wants a version between {low} and {high}, inclusive.",
+        )
 
 
 def _invalid(why: str) -> KafkaError:

@@ -118,6 +118,10 @@ def test_a_broker_runs_every_feature_at_its_level(low: int, high: int, fits: boo
         f"broker wants a version between {low} and {high}, inclusive."
     )
     assert refused(fleet, changed(features=features))[0] is ErrorCode.UNSUPPORTED_VERSION
+    # What it says of its features counts before what it does not say, and then metadata.version before the others.
+    assert refused(fleet, changed(features=[own]))[0] is ErrorCode.UNSUPPORTED_VERSION
+    fitting = broker.Feature(name="transaction.version", min_supported_version=0, max_supported_version=2)
+    assert refused(fleet, changed(features=[fitting]))[0] is ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_broker_that_is_not_registered_is_not_unregistered_nor_the_node_that_is_asked() -> None:
