@@ -211,7 +211,7 @@ def _config_records(
     records = []
     for key, (operation, operand) in changes.items():
         old = before.get(key)
-        new = _apply_operation(kind, settings, key, operation, operand, old)
+        new = _apply_operation(kind, key, operation, operand, old)
         if new is None:
             after.pop(key, None)
         else:
@@ -235,9 +235,7 @@ def _directories(value: str | None) -> set[str]:
     return {path.strip() for path in (value or "").split(",")} - {""}
 
 
-def _apply_operation(
-    kind: int, settings: ServerSettings, key: str, operation: int, operand: str | None, old: str | None
-) -> str | None:
+def _apply_operation(kind: int, key: str, operation: int, operand: str | None, old: str | None) -> str | None:
     """Return the value after one operation; None if it is deleted."""
     if operation == _SET:
         return operand
@@ -249,7 +247,8 @@ def _apply_operation(
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Can't {OPERATIONS[operation]} to key {key} because its type is not LIST."
         )
-    base = _default(kind, settings, key) if old is None else old
+    # Kafka's default, whatever the nodes' files say: they may differ.
+    base = (_declared(kind)[key].default_text or "") if old is None else old
     parts = [part for part in base.split(",") if part]
     # As in Java, empty parts at the end of a list do not count.
     given = (operand or "").rstrip(",")
@@ -279,13 +278,6 @@ def _is_list(kind: int, key: str) -> bool:
         return False
     setting = _declared(kind).get(key)
     return setting is not None and setting.type is ConfigType.LIST
-
-
-def _default(kind: int, settings: ServerSettings, key: str) -> str:
-    """Return the value of a list that is not set on the topic or broker."""
-    if kind == TOPIC:
-        return TopicSettings.resolve({}, settings).text(key) or ""
-    return settings.text(key) or ""
 
 
 def clear_elr(image: Image, records: list[Any]) -> list[Any]:

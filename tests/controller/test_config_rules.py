@@ -175,20 +175,20 @@ def test_a_list_of_a_topic_grows_and_shrinks(cluster: Cluster, operations: list[
     assert cluster.image.config(TOPIC, "flights")[key] == after
 
 
-def test_a_list_of_the_nodes_grows_from_what_the_file_says() -> None:
-    cluster = Cluster(log_cleanup_policy="compact")
-    assert change(cluster, BROKER, "", ("log.cleanup.policy", APPEND, "delete")) == OK
-    assert cluster.image.config(BROKER, "")["log.cleanup.policy"] == "compact,delete"
-    assert change(cluster, BROKER, "1", ("log.cleanup.policy", SUBTRACT, "none")) == OK
-    assert cluster.image.config(BROKER, "1")["log.cleanup.policy"] == "compact"
-    assert change(cluster, GROUP, "g", ("share.auto.offset.reset", APPEND, "latest"))[0] == "INVALID_CONFIG"
-
-
-def test_what_a_topic_has_already_grows_from_the_nodes_settings() -> None:
+def test_a_list_grows_from_kafkas_default_whatever_the_file_says() -> None:
+    """As in Apache Kafka: another controller, with another file, would write the same."""
     cluster = Cluster(log_cleanup_policy="compact")
     cluster.create("flights")
-    assert change(cluster, TOPIC, "flights", ("cleanup.policy", APPEND, "delete")) == OK
-    assert cluster.image.config(TOPIC, "flights")["cleanup.policy"] == "compact,delete"
+    for kind, name, key in ((BROKER, "", "log.cleanup.policy"), (TOPIC, "flights", "cleanup.policy")):
+        assert change(cluster, kind, name, (key, APPEND, "delete")) == OK
+        assert cluster.image.config(kind, name)[key] == "delete"
+        assert change(cluster, kind, name, (key, APPEND, "compact")) == OK
+        assert cluster.image.config(kind, name)[key] == "delete,compact"
+    assert change(cluster, BROKER, "1", ("log.cleanup.policy", SUBTRACT, "none")) == OK
+    assert cluster.image.config(BROKER, "1")["log.cleanup.policy"] == "delete"
+    assert change(cluster, BROKER, "1", ("cordoned.log.dirs", APPEND, "/data")) == OK
+    assert cluster.image.config(BROKER, "1")["cordoned.log.dirs"] == "/data"
+    assert change(cluster, GROUP, "g", ("share.auto.offset.reset", APPEND, "latest"))[0] == "INVALID_CONFIG"
 
 
 def test_directories_are_cordoned_from_a_level_on() -> None:
