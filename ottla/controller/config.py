@@ -300,10 +300,9 @@ class Effective(NamedTuple):
     sensitive: bool
 
 
-def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: ServerSettings) -> list[Effective]:
+def effective_topic_configs(configs: Mapping[str, str], settings: ServerSettings) -> list[Effective]:
     """Return the effective settings of a topic whose own settings are `configs`."""
-    node, cluster = image.config(BROKER, str(settings.node_id)), image.config(BROKER, "")
-    resolved = TopicSettings.resolve(configs, settings.with_fitting(node, cluster)[0] if node or cluster else settings)
+    resolved = TopicSettings.resolve(configs, settings)
     return [
         # Apache Kafka returns a topic's own value as it was written, `0.50` and not `0.5`.
         Effective(name, configs.get(name, resolved.text(name)), resolved.source_of(name), setting.sensitive)

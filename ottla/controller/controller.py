@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller import broker, directory, producer_ids
@@ -22,7 +22,7 @@ from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.now import earliest
 from ottla.kernel.ports import Rng
-from ottla.metadata.image import BrokerImage, Image
+from ottla.metadata.image import BROKER, BrokerImage, Image
 from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ class Controller:
 
     def __init__(self, settings: ServerSettings, rng: Rng, cluster_id: str) -> None:
         self._settings = settings
+        #: Those with the dynamic configs of an image, its node's and the cluster's.
+        self._settings_in_force = settings
+        self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] | None = None
         self._rng = rng
         self._cluster_id = cluster_id
         self._active: Active | None = None
@@ -152,6 +155,13 @@ class Controller:
             active.unclean.done(now_ms, soon=len(draft.records) >= election.AT_ONCE)
         return Decision(draft.records, None, atomic=False)
 
+    def _in_force(self, image: Image) -> ServerSettings:
+        """Return this node's settings with the dynamic configs in the image, except those that do not fit its file."""
+        dynamic = image.config(BROKER, str(self._settings.node_id)), image.config(BROKER, "")
+        if self._dynamic is None or any(old is not new for old, new in zip(self._dynamic, dynamic, strict=True)):
+            self._dynamic, self._settings_in_force = dynamic, self._settings.with_fitting(*dynamic)[0]
+        return self._settings_in_force
+
     def _draft(self, image: Image) -> Draft:
         assert self._active is not None, "only an active controller decides about brokers"
         return Draft(image, self._settings, self._active)
@@ -159,7 +169,7 @@ class Controller:
     # ---- requests, by name: rare commands are imported on first use
 
     def _create_topics(self, call: ControllerCall) -> Decision:
-        return create_topics.create_topics(call.image, self._settings, self._rng, call.request, call.charge)
+        return create_topics.create_topics(call.image, self._in_force(call.image), self._rng, call.request, call.charge)
 
     def _delete_topics(self, call: ControllerCall) -> Decision:
         return delete_topics.delete_topics(call.image, self._settings, call.request, call.version, call.charge)
@@ -168,13 +178,13 @@ class Controller:
         return create_topics.create_partitions(call.image, self._rng, call.request, call.charge)
 
     def _incremental_alter_configs(self, call: ControllerCall) -> Decision:
-        return config.incremental_alter_configs(call.image, self._settings, self.voters, call.request)
+        return config.incremental_alter_configs(call.image, self._in_force(call.image), self.voters, call.request)
 
     def _alter_configs(self, call: ControllerCall) -> Decision:
-        return config.alter_configs(call.image, self._settings, self.voters, call.request)
+        return config.alter_configs(call.image, self._in_force(call.image), self.voters, call.request)
 
     def _direct_change(self, call: ControllerCall) -> Decision:
-        return config.direct_change(call.image, self._settings, self.voters, call.request)
+        return config.direct_change(call.image, self._in_force(call.image), self.voters, call.request)
 
     def _allocate_producer_ids(self, call: ControllerCall) -> Decision:
         return producer_ids.allocate_producer_ids(call.image, call.request)

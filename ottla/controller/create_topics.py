@@ -46,7 +46,7 @@ _TOO_MANY = "Excessively large number of partitions per request."
 def create_topics(
     image: Image, settings: ServerSettings, rng: Rng, request: CreateTopicsRequest, charge: MutationQuota = unlimited
 ) -> Decision:
-    """Create the topics of a request."""
+    """Create the topics of a request. `settings` are those in force, with the dynamic configs."""
     names = [topic.name for topic in request.topics]
     duplicates = dict.fromkeys(name for name, times in Counter(names).items() if times > 1)
     candidates = [topic for topic in request.topics if topic.name not in duplicates and topic.name != METADATA_TOPIC]
@@ -124,7 +124,7 @@ def _create(
                 config_source=config.source,
                 is_sensitive=config.sensitive,
             )
-            for config in effective_topic_configs(configs, image, settings)
+            for config in effective_topic_configs(configs, settings)
         ],
     )
     return records, result

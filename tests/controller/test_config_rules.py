@@ -332,6 +332,19 @@ def test_a_request_for_more_records_than_a_batch_holds_is_not_decided_to_its_end
     assert len(cluster.ask(whole(resources=groups[:3])).responses) == 3
 
 
+@pytest.mark.parametrize("name", ["", "1"])
+def test_a_topics_configs_fit_what_the_nodes_are_set_to_while_they_run(cluster: Cluster, name: str) -> None:
+    assert change(cluster, BROKER, name, ("log.cleaner.max.compaction.lag.ms", SET, "100")) == OK
+    code, words = change(cluster, TOPIC, "flights", ("min.compaction.lag.ms", SET, "101"))
+    assert code == "INVALID_CONFIG"
+    assert (words or "").startswith("min.compaction.lag.ms=101 is more than max.compaction.lag.ms=100")
+    refused = cluster.create("trains", configs={"min.compaction.lag.ms": "101"})
+    assert ErrorCode(refused.error_code) is ErrorCode.INVALID_CONFIG
+    assert change(cluster, TOPIC, "flights", ("min.compaction.lag.ms", SET, "100")) == OK
+    assert change(cluster, BROKER, name, ("log.cleaner.max.compaction.lag.ms", DELETE, None)) == OK
+    assert change(cluster, TOPIC, "flights", ("min.compaction.lag.ms", SET, "101")) == OK
+
+
 @pytest.mark.parametrize("unit", ["ms", "bytes"])
 def test_no_more_is_kept_on_the_disk_than_at_all(cluster: Cluster, unit: str) -> None:
     local, whole = f"log.local.retention.{unit}", f"log.retention.{unit}"
