@@ -40,6 +40,8 @@ from ottla.wire.record.metadata import ConfigRecord, TopicRecord
 
 #: The maximum number of partitions that one request may create (ReplicationControlManager).
 PARTITIONS_MAX = 10_000
+#: Own configs of a topic -> the effective ones: most topics of a request have the same, and there are 33 to resolve.
+_Shown = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 _TOO_MANY = "Excessively large number of partitions per request."
 
 
@@ -55,9 +57,10 @@ def create_topics(
     collisions = _collisions(image) if any(may_collide(topic.name) for topic in candidates) else {}
     records: list[Any] = []
     response = CreateTopicsResponse()
+    shown: _Shown = {}
     for topic in candidates:
         try:
-            topic_records, result = _create(image, settings, rng, topic, collisions)
+            topic_records, result = _create(image, settings, rng, topic, collisions, shown)
             charge(result.num_partitions)
             records += topic_records
         except KafkaError as error:
@@ -84,7 +87,12 @@ def _collisions(image: Image) -> dict[str, str]:
 
 
 def _create(
-    image: Image, settings: ServerSettings, rng: Rng, topic: CreatableTopic, collisions: dict[str, str]
+    image: Image,
+    settings: ServerSettings,
+    rng: Rng,
+    topic: CreatableTopic,
+    collisions: dict[str, str],
+    shown: _Shown,
 ) -> tuple[list[Any], CreatableTopicResult]:
     check_name(topic.name)
     # Check for an existing topic first: it would collide with itself.
@@ -116,7 +124,17 @@ def _create(
         num_partitions=len(assigned),
         replication_factor=len(assigned[0][0]),
         # Always a list: the schema allows null, but Apache's Java Admin fails on it.
-        configs=[
+        configs=_effective(configs, settings, shown),
+    )
+    return records, result
+
+
+def _effective(configs: dict[str, str], settings: ServerSettings, shown: _Shown) -> list[CreatableTopicConfigs]:
+    """Return the effective configs of a topic with these of its own, the same list for all such topics of a request."""
+    key = tuple(configs.items())
+    found = shown.get(key)
+    if found is None:
+        found = shown[key] = [
             CreatableTopicConfigs(
                 name=config.name,
                 value=None if config.sensitive else config.value,
@@ -125,9 +143,8 @@ def _create(
                 is_sensitive=config.sensitive,
             )
             for config in effective_topic_configs(configs, settings)
-        ],
-    )
-    return records, result
+        ]
+    return found
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:

@@ -7,7 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.controller import draft
+from ottla.controller import create_topics, draft
+from ottla.controller.config import effective_topic_configs
 from ottla.controller.scram import describe_user_scram_credentials
 from ottla.metadata.image import TOPIC
 from ottla.metadata.partition_change import changed
@@ -18,7 +19,7 @@ from ottla.wire.api.alter_partition_reassignments import (
 )
 from ottla.wire.api.create_acls import CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsRequest
 from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.wire.api.list_partition_reassignments import (
@@ -60,6 +61,24 @@ def test_topics_that_are_made(names: list[str]) -> None:
     answers = Cluster().ask(CreateTopicsRequest(topics=topics)).topics
     assert len(answers) == _COUNT
     assert [str(each.name) for each in answers if each.error_code] == ["name-7"]
+
+
+def test_topics_that_are_made_with_the_same_configs(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = Mock(side_effect=effective_topic_configs)
+    monkeypatch.setattr(create_topics, "effective_topic_configs", resolve)
+    topics = [
+        CreatableTopic(
+            name=f"t{number}",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name="retention.ms", value=f"{number % 2}")] if number % 3 else [],
+        )
+        for number in range(_COUNT)
+    ]
+    answers = Cluster().ask(CreateTopicsRequest(topics=topics)).topics
+    found = [{each.name: each.value for each in answer.configs}["retention.ms"] for answer in answers]
+    assert found == [f"{number % 2}" if number % 3 else "604800000" for number in range(_COUNT)]
+    assert resolve.call_count == 3
 
 
 def test_topics_that_grow(names: list[str]) -> None:
