@@ -1,5 +1,7 @@
 """A server's settings: typed, worked out from one another, and checked together."""
 
+from typing import Any
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -314,3 +316,22 @@ def test_dynamic_settings_that_do_not_fit_are_left_out_one_by_one() -> None:
     found, errors = file.with_fitting({}, everyones)
     assert (found.log_cleaner_threads, found.num_io_threads, len(errors)) == (1, 3, 2)
     assert file.with_fitting({"max.connections": "7"}, {})[1] == []
+
+
+def test_what_does_not_fit_is_found_among_many_in_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in may have thousands of settings, and a try reads all of them."""
+    file, tries = settings(), 0
+    with_dynamic = ServerSettings.with_dynamic
+
+    def counted(*arguments: Any) -> ServerSettings:
+        nonlocal tries
+        tries += 1
+        return with_dynamic(*arguments)
+
+    monkeypatch.setattr(ServerSettings, "with_dynamic", counted)
+    names = {f"a.plugins.{number}": "1" for number in range(500)}
+    found, errors = file.with_fitting(names | {"log.cleaner.threads": "many"}, names | {"num.io.threads": "9"})
+    assert found.num_io_threads == 9
+    assert set(names) <= set(found.undeclared())
+    assert len(errors) == 1
+    assert tries < 50

@@ -237,17 +237,30 @@ class ServerSettings(
         settings, kept_node, kept_cluster = self.with_dynamic({}, {}), dict[str, str](), dict[str, str]()
         left = [(kept_cluster, *each) for each in sorted(cluster.items())]
         left += [(kept_node, *each) for each in sorted(node.items())]
+        refused: list[tuple[dict[str, str], str, str]] = []
+        errors: list[OttlaError] = []
+
+        def keep(some: list[tuple[dict[str, str], str, str]]) -> None:
+            """Keep these settings, or those of each half of them that fit."""
+            nonlocal settings
+            for layer, name, text in some:
+                layer[name] = text
+            try:
+                settings = self.with_dynamic(dict(kept_node), dict(kept_cluster))
+            except OttlaError as error:
+                for layer, name, _ in some:
+                    del layer[name]
+                if len(some) == 1:
+                    refused.extend(some)
+                    errors.append(error)
+                else:
+                    keep(some[: len(some) // 2])
+                    keep(some[len(some) // 2 :])
+
         while True:
             # A setting may fit only together with one that comes after it.
             refused, errors = [], []
-            for layer, name, text in left:
-                layer[name] = text
-                try:
-                    settings = self.with_dynamic(dict(kept_node), dict(kept_cluster))
-                except OttlaError as error:
-                    del layer[name]
-                    refused.append((layer, name, text))
-                    errors.append(error)
+            keep(left)
             if len(refused) == len(left):
                 return settings, errors
             left = refused
