@@ -10,7 +10,7 @@ KIPs: 140, 290 (patterns).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from ottla.controller.decision import RECORDS_MAX, Decision, check_size
@@ -29,6 +29,8 @@ _KINDS = frozenset(AclResource) - {AclResource.ANY}
 _OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
 #: A rule without its id.
 _Content = tuple[int, str, int, str, str, int, int]
+#: About a millisecond.
+RULES_PER_STEP = 250
 _ENUM_NAMES = {1: "ANY", 2: "MATCH"}
 
 
@@ -117,10 +119,14 @@ class _Candidates:
         return self._all
 
 
-def describe_acls(rules: Iterable[AccessControlEntryRecord], rule_filter: RuleFilter) -> describe.DescribeAclsResponse:
-    """Return the rules that match a filter, by resource."""
+def describe_acls(
+    rules: Iterable[AccessControlEntryRecord], rule_filter: RuleFilter
+) -> Generator[None, None, describe.DescribeAclsResponse]:
+    """Return the rules that match a filter, by resource; in steps."""
     resources: dict[tuple[int, str, int], list[describe.AclDescription]] = {}
-    for rule in rules:
+    for number, rule in enumerate(rules, 1):
+        if not number % RULES_PER_STEP:
+            yield
         if rule_filter.matches(rule):
             key = (rule.resource_type, rule.resource_name, rule.pattern_type)
             resources.setdefault(key, []).append(

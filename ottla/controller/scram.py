@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
+from collections.abc import Generator
 from typing import Any
 
 from ottla.controller.decision import Decision
@@ -26,6 +27,8 @@ from ottla.wire.record.security import RemoveUserScramCredentialRecord, UserScra
 _HASHES = {1: "sha256", 2: "sha512"}
 #: As in Kafka.
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
+#: About a millisecond.
+USERS_PER_STEP = 250
 
 
 def alter_user_scram_credentials(image: Image, request: alter.AlterUserScramCredentialsRequest) -> Decision:
@@ -106,11 +109,13 @@ def _check(user: str, mechanism: int) -> None:
 
 def describe_user_scram_credentials(
     image: Image, request: describe.DescribeUserScramCredentialsRequest
-) -> describe.DescribeUserScramCredentialsResponse:
-    """Return the mechanisms and iterations of the requested users, or of all; neither keys nor salts."""
+) -> Generator[None, None, describe.DescribeUserScramCredentialsResponse]:
+    """Return the mechanisms and iterations of the requested users, or of all; neither keys nor salts. In steps."""
     users = [entry.name for entry in request.users or ()] or sorted({user for user, _ in image.scram})
     results = []
-    for user, times in Counter(users).items():
+    for number, (user, times) in enumerate(Counter(users).items(), 1):
+        if not number % USERS_PER_STEP:
+            yield
         result = describe.DescribeUserScramCredentialsResult(user=user)
         mechanisms = [mechanism for mechanism in _HASHES if (user, mechanism) in image.scram]
         if request.users and times > 1:

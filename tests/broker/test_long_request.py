@@ -24,6 +24,7 @@ from ottla.sim.net import SimConnection
 from ottla.wire.api import ApiKey
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from ottla.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,6 +37,7 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignme
 from ottla.wire.batch import build, read
 from ottla.wire.compile import decode, step_decoder
 from ottla.wire.header import ResponseHeader
+from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
 from tests.abuse.served import frame
 from tests.broker.wire_client import WireClient
 
@@ -302,6 +304,31 @@ def test_others_have_their_turns_during_a_wide_produce(count: int) -> None:
     other.send(frame(MetadataRequest(topics=[]), 9)[4:])
     machine.run(lambda: len(answers) == 2)
     assert answers == ["other", "wide"]
+
+
+def test_others_have_their_turns_while_many_quotas_are_described() -> None:
+    """The request is short, and what there is of them is not."""
+    machine = Machine(Random(1))
+    machine.start()
+    assert machine.node is not None
+    records = [
+        ClientQuotaRecord(
+            entity=[EntityData(entity_type="user", entity_name=f"{number}")], key="producer_byte_rate", value=1.0
+        )
+        for number in range(1000)
+    ]
+    machine.node.quorum.append(records)
+    machine.settle()
+    answers: list[bytes] = []
+    many = machine.connect(answers.append, lambda: None)
+    other = machine.connect(lambda reply: answers.append(b""), lambda: None)
+    many.send(frame(DescribeClientQuotasRequest(components=[]), 1)[4:])
+    other.send(frame(MetadataRequest(topics=[]), 9)[4:])
+    machine.run(lambda: len(answers) == 2)
+    assert answers[0] == b""
+    _, position = decode(ResponseHeader, 1, answers[1])
+    response, _ = decode(DescribeClientQuotasResponse, 1, answers[1], position)
+    assert len(response.entries or ()) == 1000
 
 
 def test_others_have_their_turns_while_the_configs_of_much_are_described(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker.call.reply import Later
 from ottla.broker.handlers.security import change_token, change_token_here, describe_tokens
 from ottla.kernel.error import ErrorCode
 from ottla.security.acl import AclOperation
@@ -15,7 +16,7 @@ from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenOwne
 from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.wire.record.security import DelegationTokenRecord
-from tests.broker.table_node import called
+from tests.broker.table_node import called, done
 
 NONE = ErrorCode.NONE
 #: A name may have colons of its own.
@@ -79,6 +80,17 @@ def test_tokens_of_others_are_told_without_an_authorizer_or_by_its_rules(
 ) -> None:
     found = tokens_seen(ANN, rules, owners=owners)
     assert (found.error_code, [each.token_id for each in found.tokens]) == (NONE, seen.split())
+
+
+def test_many_tokens_are_told_of_in_steps() -> None:
+    one = DelegationTokenRecord(owner=ANN, requester=ANN, token_id="t")
+    call = called(image=Mock(tokens=dict.fromkeys(range(120), one)), authorizer=None)
+    call.node.token_keys.hmac = lambda name: name.encode()
+    call.principal, call.connection.signed_in_by_token = ANN, False
+    reply = describe_tokens(call, DescribeDelegationTokenRequest(owners=None))
+    assert isinstance(reply, Later)
+    assert not reply.resolved
+    assert len(done(reply, call).tokens) == 120
 
 
 def test_a_token_is_described_field_by_field_in_the_words_of_its_version() -> None:

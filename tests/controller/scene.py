@@ -1,9 +1,9 @@
 """A cluster of one broker, for tests of the controller: commands go in, records are replayed, the image is checked."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.controller.activation import activation_records
 from ottla.controller.broker import register_broker, unfence
@@ -22,6 +22,7 @@ from ottla.wire.api.create_topics import (
     CreateTopicsRequest,
 )
 
+T = TypeVar("T")
 CLUSTER_ID = "a-cluster"
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -111,6 +112,17 @@ class Cluster:
         response = self.ask(CreateTopicsRequest(topics=[topic]))
         result: CreatableTopicResult = response.topics[0]
         return result
+
+
+def ended(work: Generator[None, None, T], steps: list[int] | None = None) -> T:
+    """What work in steps returns at its end; a step for each that it takes goes to `steps`."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        if steps is not None:
+            steps.append(len(steps))
 
 
 def without_place(image: Image) -> Image:

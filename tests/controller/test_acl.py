@@ -16,7 +16,7 @@ from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.describe_acls import DescribeAclsRequest
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from tests.controller.scene import Cluster
+from tests.controller.scene import Cluster, ended
 
 NO_COLON = "no colon is present separating the principal type from the principal name"
 TOPIC, GROUP, CLUSTER = 2, 3, 4
@@ -171,7 +171,7 @@ def test_rules_are_shown_by_resource() -> None:
             )
         }
     )
-    response = describe_acls(rules, filter_of(request))
+    response = ended(describe_acls(rules, filter_of(request)))
     assert [
         (
             each.resource_type,

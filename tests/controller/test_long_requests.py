@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from ottla.controller import create_topics, draft
+from ottla.controller.acl import describe_acls, filter_of
 from ottla.controller.config import effective_topic_configs
+from ottla.controller.quota import describe_client_quotas
 from ottla.controller.scram import describe_user_scram_credentials
 from ottla.metadata.image import TOPIC
 from ottla.metadata.partition_change import changed
@@ -17,16 +20,20 @@ from ottla.wire.api.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from ottla.wire.api.create_acls import CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsRequest
+from ottla.wire.api.describe_acls import DescribeAclsRequest
+from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.controller.scene import Cluster
+from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
+from tests.controller.scene import Cluster, ended
 from tests.controller.test_acl import creation, filter_by
 from tests.controller.test_config import APPEND, OK, SUBTRACT, change
 
@@ -89,7 +96,7 @@ def test_topics_that_grow(names: list[str]) -> None:
 
 def test_users_that_are_described(names: list[str]) -> None:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
-    assert len(describe_user_scram_credentials(Cluster().image, request).results) == _COUNT
+    assert len(ended(describe_user_scram_credentials(Cluster().image, request)).results) == _COUNT
 
 
 def test_a_partition_that_is_moved_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +149,42 @@ def test_rules_that_are_deleted_by_a_filter_each(names: list[str], by: str) -> N
     results = cluster.ask(DeleteAclsRequest(filters=filters)).filter_results
     assert [len(each.matching_acls) for each in results] == [1] * (_COUNT - 1)
     assert [rule.resource_name for rule in cluster.image.acls.values()] == ["name-0"]
+
+
+def test_what_there_is_much_of_is_described_in_steps() -> None:
+    cluster, count = Cluster(), 600
+    cluster.ask(CreateAclsRequest(creations=[creation(resource_name=f"{n}") for n in range(count)]))
+    user = AlterUserScramCredentialsRequest(
+        upsertions=[
+            ScramCredentialUpsertion(
+                name=f"{n}", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"password" * 4
+            )
+            for n in range(count)
+        ]
+    )
+    cluster.ask(user)
+    for number in range(count):
+        parts = [EntityData(entity_type="user", entity_name=f"{number}")]
+        cluster.append([ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=1.0)])
+    everything = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    image = cluster.image
+    works: list[tuple[Generator[None, None, Any], str]] = [
+        (describe_acls(image.acls.values(), filter_of(everything)), "resources"),
+        (describe_client_quotas(image, DescribeClientQuotasRequest(components=[])), "entries"),
+        (describe_user_scram_credentials(image, DescribeUserScramCredentialsRequest(users=None)), "results"),
+    ]
+    for work, name in works:
+        steps: list[int] = []
+        assert len(getattr(ended(work, steps), name)) == count
+        assert len(steps) >= 2
 
 
 def test_values_that_come_into_a_list_and_go() -> None:

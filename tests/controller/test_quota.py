@@ -12,7 +12,7 @@ from ottla.metadata.image import Image
 from ottla.metadata.snapshot import snapshot_records
 from ottla.wire.api import alter_client_quotas as alter
 from ottla.wire.api import describe_client_quotas as describe
-from tests.controller.scene import Cluster
+from tests.controller.scene import Cluster, ended
 
 Names = dict[str, str | None]
 
@@ -30,7 +30,9 @@ def found(
     image: Image, *components: tuple[str, int, str | None], strict: bool = False
 ) -> list[tuple[Names, dict[str, float]]]:
     wanted = [describe.ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in components]
-    response = describe_client_quotas(image, describe.DescribeClientQuotasRequest(components=wanted, strict=strict))
+    response = ended(
+        describe_client_quotas(image, describe.DescribeClientQuotasRequest(components=wanted, strict=strict))
+    )
     return [
         ({each.entity_type: each.entity_name for each in entry.entity}, {each.key: each.value for each in entry.values})
         for entry in response.entries or ()

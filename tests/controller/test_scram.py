@@ -10,7 +10,7 @@ from ottla.controller.scram import describe_user_scram_credentials
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api import alter_user_scram_credentials as alter
 from ottla.wire.api import describe_user_scram_credentials as describe
-from tests.controller.scene import Cluster
+from tests.controller.scene import Cluster, ended
 
 SHA_256, SHA_512 = 1, 2
 
@@ -38,7 +38,7 @@ def described(cluster: Cluster, *users: str) -> dict[str, list[tuple[int, int]] 
         each.user: ErrorCode(each.error_code).name
         if each.error_code
         else [(one.mechanism, one.iterations) for one in each.credential_infos]
-        for each in describe_user_scram_credentials(cluster.image, request).results
+        for each in ended(describe_user_scram_credentials(cluster.image, request)).results
     }
 
 

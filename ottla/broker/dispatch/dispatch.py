@@ -45,8 +45,18 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
 #: A frame longer than this is decoded and answered in steps, unless it is long only because of its records.
 _LONG_FRAME_BYTES = 64 << 10
-#: Short requests whose answers may be long: all offsets of a group, all groups, the configs of many topics.
-_LONG_ANSWERS = frozenset({ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CONFIGS})
+#: Short requests whose answers may be long: all offsets of a group, all groups, the configs of many topics, all rules.
+_LONG_ANSWERS = frozenset(
+    {
+        ApiKey.OFFSET_FETCH,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    }
+)
 #: Limit of the total size of long requests being decoded at the same time: a decoded request takes some ten times the
 #: memory of its frame. A longer request is decoded alone.
 _LONG_BYTES_AT_ONCE = 8 << 20

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.handlers import controller
 from ottla.broker.log_output import LEVELS
 from ottla.broker.metadata import tls_stores
@@ -387,6 +387,6 @@ def _quotas_error_response(
 
 
 @handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, error_response=_quotas_error_response)
-def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> Reply:
     """The quotas of the users, client ids and IPs that match a filter. `decide` handles their changes."""
-    return quota.describe_client_quotas(call.node.image, request)
+    return in_turns(call.connection, quota.describe_client_quotas(call.node.image, request))

@@ -12,10 +12,11 @@ An ACL whose resource type, pattern, operation or permission is "unknown" (0) cl
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.controller import acl, delegation_token, scram
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import ANONYMOUS, PeerError
@@ -28,10 +29,7 @@ from ottla.wire.api import describe_delegation_token as described
 from ottla.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
-from ottla.wire.api.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
+from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -41,6 +39,8 @@ from ottla.wire.record.security import DelegationTokenRecord
 _NO_AUTHORIZER = "No Authorizer is configured."
 #: "Unknown" in Kafka's ACL enumerations. Numbers outside the enumerations are accepted.
 _UNKNOWN = 0
+#: About a millisecond.
+_TOKENS_PER_STEP = 50
 
 
 @handles(ApiKey.SASL_HANDSHAKE, on=BOTH)
@@ -62,12 +62,12 @@ def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthe
 
 
 @handles(ApiKey.DESCRIBE_ACLS, on=BOTH)
-def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def describe_acls(call: Call, request: DescribeAclsRequest) -> Reply:
     """The ACLs that match a filter; SECURITY_DISABLED without an authorizer."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     if (missing := _no_acls(call, "No Authorizer is configured on the broker")) is not None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=missing)
-    return acl.describe_acls(call.node.image.acls.values(), acl.filter_of(request))
+    return in_turns(call.connection, acl.describe_acls(call.node.image.acls.values(), acl.filter_of(request)))
 
 
 @handles(ApiKey.CREATE_ACLS)
@@ -211,20 +211,27 @@ def change_token_here(call: Call, request: Any) -> Reply:
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
-def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> Reply:
     """The tokens that the client may see: those it owns, requested or may renew, and others by ACL."""
     if _is_refused_client(call):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     keys = call.node.token_keys
     if keys is None:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return in_turns(call.connection, _tokens(call, request, keys))
+
+
+def _tokens(
+    call: Call, request: DescribeDelegationTokenRequest, keys: TokenKeys
+) -> Generator[None, None, DescribeDelegationTokenResponse]:
     owners = request.owners
     wanted = None if owners is None else {f"{each.principal_type}:{each.principal_name}" for each in owners}
-    tokens = [
-        _described(token, keys, call.version)
-        for token in call.node.image.tokens.values()
-        if (wanted is None or wanted & {token.owner, token.requester, *token.renewers}) and _may_see(call, token)
-    ]
+    tokens = []
+    for number, token in enumerate(call.node.image.tokens.values(), 1):
+        if not number % _TOKENS_PER_STEP:
+            yield
+        if (wanted is None or wanted & {token.owner, token.requester, *token.renewers}) and _may_see(call, token):
+            tokens.append(_described(token, keys, call.version))
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
@@ -264,8 +271,6 @@ def _described(token: DelegationTokenRecord, keys: TokenKeys, version: int) -> d
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=BOTH)
-def describe_credentials(
-    call: Call, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+def describe_credentials(call: Call, request: DescribeUserScramCredentialsRequest) -> Reply:
     """The SCRAM credentials in the metadata; `decide` alters them."""
-    return scram.describe_user_scram_credentials(call.node.image, request)
+    return in_turns(call.connection, scram.describe_user_scram_credentials(call.node.image, request))
