@@ -16,25 +16,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.controller.config_check import (
-    CORDONED,
-    MIN_ISR,
-    Resource,
-    check_brokers_together,
-    check_levels,
-    check_node,
-    check_resource,
-)
 from ottla.controller.decision import Decision, check_size, message_or_none
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
+from ottla.kernel.topic_name import check_name
 from ottla.kernel.validators import whole_number
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
 from ottla.settings.schema import ConfigType, Setting, Settings
-from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.settings import CONNECTION_LIMITS, ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
 
@@ -54,6 +47,30 @@ _DECLARING: dict[int, type[Settings]] = {
     CLIENT_METRICS: ClientMetricsSettings,
     GROUP: GroupSettings,
 }
+_MIN_ISR = "min.insync.replicas"
+_CORDONED = "cordoned.log.dirs"
+#: Old versions of the responses encode a value as a string with an int16 length.
+_VALUE_LENGTH_MAX = 32767
+
+#: Thread pools, which may only grow or shrink by a factor of two at a time (KIP-226).
+_THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+#: (setting for the part of a tiered partition that is on the disk, setting for the whole partition)
+_LOCAL_RETENTION = (
+    ("log.local.retention.ms", "log.retention.ms"),
+    ("log.local.retention.bytes", "log.retention.bytes"),
+)
+#: The local setting follows the other one.
+_AS_WHOLE = -2
+
+Resource = tuple[int, str]
 #: Setting -> (operation, value).
 Changes = dict[str, tuple[int, str | None]]
 
@@ -98,7 +115,7 @@ def incremental_alter_configs(
                 entry.name for entry in entry.configs if entry.config_operation != _DELETE and entry.value is None
             ]
             check_values(missing)
-            check_node(image, settings, voters, resource)
+            _check_node(image, settings, voters, resource)
             changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
             records += _config_records(image, settings, resource, changes, is_direct=is_direct, fits_file=is_direct)
         except KafkaError as error:
@@ -128,7 +145,7 @@ def alter_configs(
         try:
             _check_request(resource, duplicates, [config.name for config in entry.configs], is_direct=is_direct)
             check_values([config.name for config in entry.configs if config.value is None])
-            check_node(image, settings, voters, resource)
+            _check_node(image, settings, voters, resource)
             changes = replacement(image, resource, {config.name: config.value for config in entry.configs})
             records += _config_records(image, settings, resource, changes, is_direct=is_direct, fits_file=is_direct)
         except KafkaError as error:
@@ -220,13 +237,13 @@ def _config_records(
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new))
     # Stored configs that this release does not have are no obstacle; Apache Kafka drops them when it reads them.
     served = {key: value for key, value in after.items() if kind == BROKER or key in changes or key in _declared(kind)}
-    check_resource(image, settings, resource, {record.name: record.value for record in records}, served)
+    _check_resource(image, settings, resource, {record.name: record.value for record in records}, served)
     if fits_file and kind == BROKER and name in ("", str(settings.node_id)):
         # Another broker's configs depend on its own file: that broker checks them, see `check_own`.
-        check_brokers_together(image, settings, name, after)
-    check_levels(image, resource, records)
-    if is_direct and kind == BROKER and not _directories(after.get(CORDONED)) <= _directories(before.get(CORDONED)):
-        why = f"through the controllers, {CORDONED} must be a subset of its current value; ask the broker itself"
+        _check_brokers_together(image, settings, name, after)
+    _check_levels(image, resource, records)
+    if is_direct and kind == BROKER and not _directories(after.get(_CORDONED)) <= _directories(before.get(_CORDONED)):
+        why = f"through the controllers, {_CORDONED} must be a subset of its current value; ask the broker itself"
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     return records
 
@@ -266,6 +283,127 @@ def _apply_operation(kind: int, key: str, operation: int, operand: str | None, o
     return ",".join(kept)
 
 
+# ---- the checks
+
+
+def check_topic(configs: Mapping[str, str], settings: ServerSettings) -> None:
+    """Check the complete settings of a topic; raise INVALID_CONFIG for invalid ones."""
+    if configs:
+        for value in configs.values():
+            _check_length(value)
+        TopicSettings.check_together(configs, settings)
+
+
+def _check_resource(
+    image: Image,
+    settings: ServerSettings,
+    resource: Resource,
+    changes: Mapping[str, str | None],
+    after: Mapping[str, str],
+) -> None:
+    """Check a resource as it would be after the changes; raise KafkaError."""
+    kind, name = resource
+    for value in changes.values():
+        _check_length(value)
+    if kind == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(name)
+        check_topic(after, settings)
+        if name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif kind == BROKER:
+        _check_broker(name, changes)
+    elif kind == GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        GroupSettings.check_together(after, settings)
+    else:
+        ClientMetricsSettings.check_together(name, after)
+
+
+def _check_length(value: str | None) -> None:
+    if value is not None and len(value) > _VALUE_LENGTH_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"The configuration value cannot be added because it exceeds the maximum value size of {_VALUE_LENGTH_MAX} "
+            "bytes.",
+        )
+
+
+def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord]) -> None:
+    """Reject broker settings that the cluster's feature levels do not allow."""
+    kind, name = resource
+    if kind != BROKER:
+        return
+    for record in records:
+        if record.name == _CORDONED and image.metadata_version < CORDONED_DIRECTORIES_FROM:
+            level = METADATA_VERSIONS[CORDONED_DIRECTORIES_FROM].text
+            why = f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= {level}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        if image.has_elr and record.name == _MIN_ISR and (name or record.value is None):
+            level, verb = ("Broker", "altered") if name else ("Cluster", "removed")
+            why = f"{level}-level {_MIN_ISR} cannot be {verb} while ELR is enabled."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _check_node(image: Image, settings: ServerSettings, voters: Sequence[int], resource: Resource) -> None:
+    """Check that the settings of a single node are for a broker or a controller that is known."""
+    kind, name = resource
+    if kind != BROKER or not name:
+        return
+    node_id = whole_number(name, 32)
+    if node_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if node_id < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if node_id not in {settings.node_id, *image.brokers, *image.controllers, *voters}:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+
+def _check_broker(name: str, changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is not None:
+            try:
+                ServerSettings.check(key, value, per_broker=bool(name))
+            except KafkaError as error:
+                # Kafka answers INVALID_REQUEST for a bad value too (KAFKA-13609).
+                raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _check_brokers_together(image: Image, settings: ServerSettings, name: str, after: Mapping[str, str]) -> None:
+    """Check the node's settings as they would be: inconsistent settings must not take effect."""
+    node = after if name else image.config(BROKER, str(settings.node_id))
+    cluster = image.config(BROKER, "") if name else after
+    now, _ = settings.with_fitting(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
+    try:
+        then = settings.with_dynamic(node, cluster)
+    except OttlaError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    _check_local_retention(now, then)
+    for listener, limits in then.connection_limits.items():
+        for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
+            if value <= 0 and limits != now.connection_limits.get(listener):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {key} {value}")
+    for threads in _THREADS:
+        attribute = settings.declared()[threads].attribute
+        before, after_change = getattr(now, attribute), getattr(then, attribute)
+        if after_change != before and not max(1, before // 2) <= after_change <= before * 2:
+            why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_local_retention(now: ServerSettings, then: ServerSettings) -> None:
+    """Refuse to keep more on the disk than at all; what the file says is not checked, as in Apache Kafka."""
+    for local, whole in _LOCAL_RETENTION:
+        names = [ServerSettings.declared()[name].attribute for name in (local, whole)]
+        local_max, whole_max = (getattr(then, name) for name in names)
+        is_changed = [getattr(now, name) for name in names] != [local_max, whole_max]
+        if is_changed and whole_max > -1 and local_max != _AS_WHOLE and (local_max < 0 or local_max > whole_max):
+            why = f"{local}={local_max} is more than {whole}={whole_max}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
 # ---- declarations
 
 
@@ -287,7 +425,7 @@ def clear_elr(image: Image, records: list[Any]) -> list[Any]:
     return [
         ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC else "")
         for record in records
-        if record.name == MIN_ISR
+        if record.name == _MIN_ISR
     ]
 
 

@@ -75,7 +75,7 @@ class Controller:
 
     def __init__(self, settings: ServerSettings, rng: Rng, cluster_id: str) -> None:
         self._settings = settings
-        #: Those with the dynamic configs of an image, its node's and the cluster's.
+        #: The settings with the dynamic configs of the last image that was asked about: the node's and the cluster's.
         self._settings_in_force = settings
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] | None = None
         self._rng = rng

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ottla.controller.config import clear_elr, effective_topic_configs
-from ottla.controller.config_check import check_topic
+from ottla.controller.config import check_topic, clear_elr, effective_topic_configs
 from ottla.controller.decision import Decision, MutationQuota, message_or_none, unlimited
 from ottla.controller.placement import active_of, check_assignment, partition_record, place
 from ottla.kernel.error import ErrorCode, KafkaError

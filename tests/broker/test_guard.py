@@ -237,3 +237,30 @@ def _refused_parts(value: Any) -> Iterator[Any]:
         for field in fields(type(value)):
             if field.struct is not None:
                 yield from _refused_parts(getattr(value, field.name))
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+def test_a_controllers_levels_are_the_nodes_own_to_set(listener: str) -> None:
+    """As in Apache Kafka: to set levels of a broker takes AlterConfigs, and those of a controller ClusterAction."""
+    for key, word in ((ApiKey.INCREMENTAL_ALTER_CONFIGS, "ALTER"), (ApiKey.DESCRIBE_CONFIGS, "DESCRIBE")):
+        scene = Scene(key, None)
+        scene.call.connection.listener_name = listener
+        scene.request.resources[0].resource_type, scene.request.resources[1].resource_type = 8, 4
+        scene.ask()
+        needed = ["CLUSTER_ACTION CLUSTER"] if (listener, word) == ("CONTROLLER", "ALTER") else []
+        assert scene.authorizer.questions == [*needed, f"{word}_CONFIGS CLUSTER"]
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+def test_any_client_sees_the_brokers_and_an_administrator_the_controllers(listener: str) -> None:
+    scene = Scene(ApiKey.DESCRIBE_CLUSTER, None, "ALTER CLUSTER")
+    scene.call.connection.listener_name = listener
+    scene.request.include_cluster_authorized_operations = False
+    if listener == "PLAINTEXT":
+        assert scene.ask() is scene.response
+        assert not scene.authorizer.questions
+    else:
+        with pytest.raises(KafkaError) as refused:
+            scene.ask()
+        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert not scene.passed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +12,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.security.acl import AclResource
 from ottla.wire.api import ApiKey
-from ottla.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from ottla.wire.api.fetch import ReplicaState
-from ottla.wire.compile import Deferred
 from tests.broker.guard_scene import Scene, asked, codes_of
 
 
@@ -189,49 +186,6 @@ def test_settings_are_asked_for_by_their_kind(key: ApiKey, kind: int, name: str 
         told = refused.ask()
         assert not refused.passed
         assert codes_of(told, "n0") == {CODES[AclResource[name.split()[0]]]}
-
-
-@pytest.mark.parametrize("denied", [(), ("DESCRIBE_CONFIGS CLUSTER",)])
-def test_what_is_described_while_it_is_encoded_stays_so_behind_the_guard(denied: tuple[str, ...]) -> None:
-    made = 0
-
-    def results() -> Iterator[DescribeConfigsResult]:
-        nonlocal made
-        for made in range(1, 4):
-            yield DescribeConfigsResult(resource_name=f"{made}")
-
-    response = DescribeConfigsResponse(results=Deferred(3, results))
-    told = Scene(ApiKey.DESCRIBE_CONFIGS, None, *denied, response=response).ask()
-    assert (made, len(told.results)) == (0, 3 + len(denied))
-    names = ["1", "2", "3", *["resource_name1" for _ in denied]]
-    assert [each.resource_name for each in told.results] == names
-
-
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
-def test_a_controllers_levels_are_the_nodes_own_to_set(listener: str) -> None:
-    """As in Apache Kafka: to set levels of a broker takes AlterConfigs, and those of a controller ClusterAction."""
-    for key, word in ((ApiKey.INCREMENTAL_ALTER_CONFIGS, "ALTER"), (ApiKey.DESCRIBE_CONFIGS, "DESCRIBE")):
-        scene = Scene(key, None)
-        scene.call.connection.listener_name = listener
-        scene.request.resources[0].resource_type, scene.request.resources[1].resource_type = 8, 4
-        scene.ask()
-        needed = ["CLUSTER_ACTION CLUSTER"] if (listener, word) == ("CONTROLLER", "ALTER") else []
-        assert scene.authorizer.questions == [*needed, f"{word}_CONFIGS CLUSTER"]
-
-
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
-def test_any_client_sees_the_brokers_and_an_administrator_the_controllers(listener: str) -> None:
-    scene = Scene(ApiKey.DESCRIBE_CLUSTER, None, "ALTER CLUSTER")
-    scene.call.connection.listener_name = listener
-    scene.request.include_cluster_authorized_operations = False
-    if listener == "PLAINTEXT":
-        assert scene.ask() is scene.response
-        assert not scene.authorizer.questions
-    else:
-        with pytest.raises(KafkaError) as refused:
-            scene.ask()
-        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert not scene.passed
 
 
 @pytest.mark.parametrize("key", [ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])

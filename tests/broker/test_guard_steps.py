@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from ottla.wire.compile import Deferred
 from ottla.wire.schema import fields
 from tests.broker.guard_scene import Scene, filled
 
@@ -104,3 +107,19 @@ def test_a_denial_in_a_later_step_refuses_a_subscription() -> None:
     scene.authorizer.denied = tuple(f"DESCRIBE TOPIC name-{number}" for number in range(_MANY))
     scene.steps.pop()()
     assert later.value.code.name == "TOPIC_AUTHORIZATION_FAILED" and not scene.passed
+
+
+@pytest.mark.parametrize("denied", [(), ("DESCRIBE_CONFIGS CLUSTER",)])
+def test_what_is_described_while_it_is_encoded_stays_so_behind_the_guard(denied: tuple[str, ...]) -> None:
+    made = 0
+
+    def results() -> Iterator[DescribeConfigsResult]:
+        nonlocal made
+        for made in range(1, 4):
+            yield DescribeConfigsResult(resource_name=f"{made}")
+
+    response = DescribeConfigsResponse(results=Deferred(3, results))
+    told = Scene(ApiKey.DESCRIBE_CONFIGS, None, *denied, response=response).ask()
+    assert (made, len(told.results)) == (0, 3 + len(denied))
+    names = ["1", "2", "3", *["resource_name1" for _ in denied]]
+    assert [each.resource_name for each in told.results] == names

@@ -31,13 +31,13 @@ from ottla.broker.metadata.config_view import (
 from ottla.controller import quota
 from ottla.controller.config import (
     OPERATIONS,
+    Resource,
     check_once,
     check_own,
     check_values,
     duplicates_of,
     replacement,
 )
-from ottla.controller.config_check import Resource
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
