@@ -2,8 +2,8 @@
 
 Rules:
 - A setting without its own value has the value of the server setting named in `broker`.
-- Unknown names are skipped when reading stored settings (a later release may have set them), and rejected when a user
-  sets them.
+- Unknown names and invalid values are skipped when reading stored settings (a release with other settings or limits may
+  have set them), and rejected when a user sets them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,25 @@ class OverrideSettings(Settings):
     source: ClassVar[SettingSource]
 
     _server: ServerSettings
+    #: The errors of the stored values that this release does not take and that therefore have no effect.
+    invalid: tuple[OttlaError, ...]
 
     def __init__(self, overrides: Mapping[str, str], server: ServerSettings) -> None:
         known = self.declared()
         texts = {name: text for name, text in overrides.items() if name in known}
-        super().__init__((Layer(self.source, texts),))
+        invalid = []
+        try:
+            super().__init__((Layer(self.source, texts),))
+        except OttlaError:
+            for name in list(texts):
+                try:
+                    known[name].parse(texts[name])
+                except OttlaError as error:
+                    invalid.append(error)
+                    del texts[name]
+            super().__init__((Layer(self.source, texts),))
         values = self.__dict__
+        values["invalid"] = tuple(invalid)
         values["_server"] = server
         for setting in known.values():
             if setting.broker is not None and setting.name not in self._given:

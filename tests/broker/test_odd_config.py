@@ -88,3 +88,42 @@ def test_a_config_that_does_not_fit_this_nodes_file_has_no_effect_and_stops_noth
     gone = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[config])
     [answer] = scene.ask(incremental.IncrementalAlterConfigsRequest(resources=[gone]), 1).responses
     assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("kind", [TOPIC, GROUP])
+def test_a_stored_value_that_another_release_took_has_no_effect_and_stops_nothing(
+    kind: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka 3 took segments of any size; a node of Apache Kafka 4 does not start with them."""
+    name, key, default, good = {
+        TOPIC: ("t", "segment.bytes", "1048576", "2097152"),
+        GROUP: ("g", "consumer.session.timeout.ms", "45000", "50000"),
+    }[kind]
+    other = {TOPIC: "retention.ms", GROUP: "consumer.heartbeat.interval.ms"}[kind]
+    scene = Scene()
+    scene.create()
+    value = {TOPIC: "1000", GROUP: "soon"}[kind]
+    records = [ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)]
+    records.append(ConfigRecord(resource_type=kind, resource_name=name, name=other, value="5001"))
+    scene.node.quorum.append(records)
+    scene.machine.settle()
+
+    def shown() -> dict[str, str | None]:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
+        [found] = scene.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+        return {each.name: each.value for each in found.configs}
+
+    for _ in range(2):
+        assert scene.write(0, b"a") == "NONE"
+        assert (shown()[key], shown()[other]) == (default, "5001")
+        scene.machine.stop()
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.machine.failure is None
+    assert ("a config of the topic t has no effect: invalid value for segment.bytes: 1000" in caplog.text) is (
+        kind == TOPIC
+    )
+    assert alter(scene, kind, name, other, "5002") is ErrorCode.INVALID_CONFIG, "as in Apache Kafka, until it is mended"
+    assert alter(scene, kind, name, key, good) is ErrorCode.NONE
+    assert alter(scene, kind, name, other, "5002") is ErrorCode.NONE
+    assert (shown()[key], shown()[other]) == (good, "5002")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.kernel.ids import TopicPartition
@@ -12,6 +13,7 @@ from ottla.settings.topic.settings import TopicSettings
 if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
+_log = logging.getLogger("ottla.broker")
 #: The entry of all topics that have no settings of their own.
 _DEFAULT = ""
 
@@ -31,6 +33,8 @@ class LogSettingsByTopic:
         settings = self._by_topic.get(name)
         if settings is None:
             resolved = TopicSettings.resolve(own, node_settings)
+            for error in resolved.invalid:
+                _log.error("a config of the topic %s has no effect: %s", tp.topic, error)
             settings = LogSettings.of(resolved, node_settings.producer_id_expiration_ms)
             self._by_topic[name] = settings
         return settings

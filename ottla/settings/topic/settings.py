@@ -28,7 +28,7 @@ class TopicSettings(TopicDeclaration, OverrideSettings):
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> TopicSettings:
-        """Return the settings in effect. Unknown names are skipped: a later release may have set them."""
+        """Return the settings in effect. Unknown names and invalid values are skipped, as `invalid` says."""
         return cls(overrides, server)
 
     @classmethod
