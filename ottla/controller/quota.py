@@ -77,8 +77,10 @@ def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) 
     changes = {operation.key: None if operation.remove else operation.value for operation in operations}
     if len(changes) < len(operations):
         raise _invalid(f"A quota key appears twice; the quotas of {_entity_text(entity)} stay as they are")
-    keys = _keys(entity)
     current = image.quotas.get(entity, {})
+    # A controller of Apache Kafka may have stored the quota of a host by its name.
+    is_removal = bool(current) and all(value is None for value in changes.values())
+    keys = _keys(entity, any_address=is_removal)
     records = []
     for key, value in changes.items():
         if value is None:
@@ -93,8 +95,8 @@ def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) 
     return records
 
 
-def _keys(entity: QuotaEntity) -> Mapping[str, Setting[Any]]:
-    """Return the quotas that may be set on this entity."""
+def _keys(entity: QuotaEntity, *, any_address: bool) -> Mapping[str, Setting[Any]]:
+    """Return the quotas that may be set on this entity. `any_address`: its IP need not be an address."""
     names = dict(entity)
     if not names:
         raise _invalid("Invalid empty client quota entity")
@@ -108,7 +110,7 @@ def _keys(entity: QuotaEntity) -> Mapping[str, Setting[Any]]:
     if len(names) > 1:
         raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
     name = names[IP]
-    if name is not None and not _is_address(name):
+    if name is not None and not any_address and not _is_address(name):
         raise _invalid(f"{name} is not a valid IP.")
     return AddressQuotas.declared()
 

@@ -6,7 +6,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.wire.record.metadata import ConfigRecord
+from ottla.wire.record.metadata import ClientQuotaRecord, ConfigRecord, EntityData
 from tests.broker.disk_scene import Scene
 
 #: `int` converts no text of so many digits.
@@ -127,3 +127,26 @@ def test_a_stored_value_that_another_release_took_has_no_effect_and_stops_nothin
     assert alter(scene, kind, name, key, good) is ErrorCode.NONE
     assert alter(scene, kind, name, other, "5002") is ErrorCode.NONE
     assert (shown()[key], shown()[other]) == (good, "5002")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ClientQuotaRecord(
+            entity=[EntityData(entity_type="ip", entity_name="db.example")], key="connection_creation_rate", value=1.0
+        ),
+        ConfigRecord(resource_type=CLIENT_METRICS, resource_name="m", name="interval.ms", value="soon"),
+    ],
+)
+def test_what_another_controller_took_and_this_node_cannot_use_stops_nothing(record: object) -> None:
+    """Apache Kafka's controllers take the names of hosts for addresses (decision 0140)."""
+    scene = Scene()
+    scene.create()
+    scene.node.quorum.append([record])
+    scene.machine.settle()
+    for _ in range(2):
+        assert scene.write(0, b"a") == "NONE"
+        scene.machine.stop()
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.machine.failure is None

@@ -12,6 +12,7 @@ from ottla.metadata.image import Image
 from ottla.metadata.snapshot import snapshot_records
 from ottla.wire.api import alter_client_quotas as alter
 from ottla.wire.api import describe_client_quotas as describe
+from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
 from tests.controller.scene import Cluster, ended
 
 Names = dict[str, str | None]
@@ -206,6 +207,18 @@ def test_quotas_for_more_than_a_batch_are_not_set_to_the_end(cluster: Cluster, m
         cluster.ask(alter.AlterClientQuotasRequest(entries=[*entries, unread]))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     assert len(cluster.ask(alter.AlterClientQuotasRequest(entries=entries[:2])).entries) == 2
+
+
+def test_a_stored_quota_of_a_host_by_its_name_can_be_removed_alone(cluster: Cluster) -> None:
+    """A controller of Apache Kafka takes names; see decision 0140."""
+    host: Names = {"ip": "db.example"}
+    assert change(cluster, host, {"connection_creation_rate": None}) == "INVALID_REQUEST"
+    parts = [EntityData(entity_type="ip", entity_name="db.example")]
+    cluster.append([ClientQuotaRecord(entity=parts, key="connection_creation_rate", value=5.0)])
+    assert change(cluster, host, {"connection_creation_rate": 6.0}) == "INVALID_REQUEST"
+    assert found(cluster.image) == [(host, {"connection_creation_rate": 5.0})]
+    assert change(cluster, host, {"connection_creation_rate": None}) == "NONE"
+    assert found(cluster.image) == []
 
 
 def test_a_quota_that_is_not_there_is_removed_without_a_record(cluster: Cluster) -> None:

@@ -69,8 +69,13 @@ class Admission:
         for entity, quotas in image.quotas.items():
             name = dict(entity).get(IP, "")
             if name != "" and CONNECTION_CREATION_RATE in quotas:
-                bound = None if name is None else canonical_address(name)
-                self._ip_bounds[bound] = quotas[CONNECTION_CREATION_RATE]
+                try:
+                    bound = None if name is None else canonical_address(name)
+                except ValueError:
+                    # Apache Kafka's controllers accept the name of a host (decision 0140).
+                    _log.error("the quota of the IP %s has no effect: it is no address", name)
+                else:
+                    self._ip_bounds[bound] = quotas[CONNECTION_CREATION_RATE]
 
     def settings_changed(self) -> None:
         """Apply a change of the limits: close excess connections, and admit waiting ones."""

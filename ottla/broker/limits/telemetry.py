@@ -22,6 +22,7 @@ from ottla.kernel.ids import NO_UUID, Uuid, random_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
+from ottla.kernel.validators import whole_number
 from ottla.metadata.image import CLIENT_METRICS, Image
 from ottla.settings.client_metrics import ClientMetricsSettings, matched
 from ottla.wire.checksum import crc32c
@@ -80,7 +81,7 @@ class TelemetrySubscription(NamedTuple):
         names = (part.strip() for part in config.get("metrics", "").split(","))
         return cls(
             tuple(name for name in names if name),
-            int(config.get("interval.ms", _INTERVAL_MS)),
+            whole_number(config.get("interval.ms", ""), 32) or _INTERVAL_MS,
             dict(pair for pair in pairs if pair is not None),
         )
 
