@@ -269,6 +269,23 @@ def test_a_stop_closes_the_files_of_all_logs(many: int, monkeypatch: pytest.Monk
     assert ".kafka_cleanshutdown" in disk.list("/a")
 
 
+@pytest.mark.parametrize("many", [2, 100])
+def test_a_stop_leaves_the_recovery_points_even_if_the_pool_takes_no_more_work(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash of the next run reads from there on. The interpreter's end shuts its pools down before the node stops."""
+    monkeypatch.setattr(closing, "VOLUME_SYNC_LOGS_MIN", many)
+    store = _open(disk := _disk(a="one"), "/a")
+    for topic in ("t", "u"):
+        _write(store, topic, count=3)
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    store.close(pool=pool)
+    text = checkpoint.read_text(disk, "/a/recovery-point-offset-checkpoint")
+    assert text is not None and sorted(text.splitlines()[2:]) == ["t 0 3", "u 0 3"]
+    assert ".kafka_cleanshutdown" in disk.list("/a")
+
+
 def test_what_could_not_be_removed_is_removed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = _disk(a="c")
     store = _open(disk, "/a")

@@ -87,8 +87,6 @@ def sync_volume_of(directory: Directory, logs: Sequence[Log]) -> bool:
     except OSError:
         return False
     for log in logs:
-        log.epoch_checkpoint_text, log.directory_dirty, log.parent_dirty = None, False, False
-        log.snapshots.synced()
         log.generation_synced = log.generation
         log.synced(log.end_offset)
     return True

@@ -154,10 +154,6 @@ class Snapshots:
         """Have the last snapshot synced: a clean start reads on from it, even if it has no producers."""
         self._unsynced = True
 
-    def synced(self) -> None:
-        """Record that all snapshots are durable: their volume was synced."""
-        self._unsynced = False
-
     def sync(self) -> None:
         """Make the last snapshot durable. Called on a thread."""
         if not self._unsynced:
