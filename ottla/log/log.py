@@ -245,8 +245,7 @@ class Log:
         if size != len(data):
             if origin is Origin.COORDINATOR and HEADER_BYTES <= size < len(data):
                 return append_several(self, data, leader_epoch, now_ms, transaction_version)
-            data = only_batch(data)
-            size = len(data)
+            size = len(data := only_batch(data))
         settings = self._settings
         from_client = origin is Origin.CLIENT
         check_header(data, size, fields, settings, from_client)

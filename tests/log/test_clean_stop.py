@@ -135,3 +135,36 @@ def test_an_epoch_of_deleted_records_only_is_not_in_the_checkpoint_of_a_clean_st
     log.close()
     text = read_text(disk, f"{log.path}/leader-epoch-checkpoint")
     assert text is not None and text.splitlines()[2:] == ["2 1"]
+
+
+def test_a_flush_syncs_what_has_changed_since_the_last_one() -> None:
+    log = _open(disk := _disk(0))
+
+    def cost(epoch: int) -> int:
+        """Effects of a flush after one batch."""
+        _put(log, epoch)
+        before = disk.effects
+        log.flush()
+        return disk.effects - before
+
+    # The batch; and with a new epoch its checkpoint: a file made, written, synced, renamed, and the directory.
+    costs = [cost(epoch) for epoch in (0, 0, 1, 1, 1)]
+    assert costs[1:] == [1, 6, 1, 1]
+
+
+def test_an_epoch_that_begins_while_a_sync_fails_is_in_the_next_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync runs on a thread, and the loop goes on."""
+    log = _open(disk := _disk(0))
+    _put(log, 3)
+
+    def fails(path: str) -> None:
+        _put(log, 7)
+        raise OSError(errno.EIO, "input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_directory", fails)
+        with pytest.raises(OSError, match="input/output"):
+            log.sync()
+    log.flush()
+    text = read_text(disk, f"{log.path}/leader-epoch-checkpoint")
+    assert text is not None and text.splitlines()[2:] == ["3 0", "7 1"]

@@ -164,40 +164,6 @@ def test_a_stop_syncs_of_a_log_what_has_content_and_its_directory(
     assert cost(14, produce=False) == cost(4, produce=False)
 
 
-def test_a_flush_syncs_what_has_changed_since_the_last_one(disk: SimDisk) -> None:
-    log = _open(disk).create("t", _ID, 0)
-
-    def cost(leader_epoch: int) -> int:
-        """Effects of a flush after one batch."""
-        log.append(build([(1000, b"k", b"v", [])]), leader_epoch=leader_epoch, now_ms=1000)
-        before = disk.effects
-        log.flush()
-        return disk.effects - before
-
-    # The batch; and with a new epoch its checkpoint: a file made, written, synced, renamed, and the directory.
-    costs = [cost(epoch) for epoch in (0, 0, 1, 1, 1)]
-    assert costs[1:] == [1, 6, 1, 1]
-
-
-def test_an_epoch_that_begins_while_a_sync_fails_is_in_the_next_checkpoint(
-    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A sync runs on a thread, and the loop goes on."""
-    log = _open(disk).create("t", _ID, 0)
-    log.append(build([(1000, b"k", b"v", [])]), leader_epoch=3, now_ms=1000)
-
-    def fails(_: SimDisk, path: str) -> None:
-        log.append(build([(1000, b"k", b"v", [])]), leader_epoch=7, now_ms=1000)
-        raise OSError(errno.EIO, "input/output error", path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SimDisk, "sync_directory", fails)
-        with pytest.raises(OSError, match="input/output"):
-            log.sync()
-    log.flush()
-    assert _text(disk, f"{log.path}/leader-epoch-checkpoint").splitlines()[2:] == ["3 0", "7 1"]
-
-
 def test_a_snapshot_of_producers_is_synced_once_and_again_after_a_failure(
     disk: SimDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
