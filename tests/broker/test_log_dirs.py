@@ -478,3 +478,29 @@ def test_a_sync_that_new_settings_ask_for_fails_its_own_directory() -> None:
     assert list(scene.node.failed_directories) == ["/b"]
     assert scene.write(lost, b"after") == "KAFKA_STORAGE_ERROR"
     assert scene.write(kept, b"after") == "NONE"
+
+
+def test_a_move_to_a_third_directory_replaces_the_one_that_is_under_way() -> None:
+    scene = Scene(3, **{"log.dirs": "/a,/b,/c"})
+    scene.create(1)
+    for number in range(20):
+        scene.write(0, bytes([number]) * 50_000)
+    first, second = (path for path in ("/a", "/b", "/c") if path != scene.lies_in(0))
+    scene.slow_down(200_000)
+    assert scene.move(0, first) == "NONE"
+    assert scene.move(0, second) == "NONE"
+    scene.until_moved(0, second)
+    assert scene.read(0) == scene.written[0]
+    assert scene.machine.disk.list(first).count("t-0") == 0
+    assert not [name for name in scene.machine.disk.list(first) if name.endswith("-future")]
+
+
+@pytest.mark.parametrize(("length", "code"), [(213, "NONE"), (214, "INVALID_TOPIC_EXCEPTION")])
+def test_a_log_moves_if_the_name_of_its_copy_is_one_that_a_file_may_have(length: int, code: str) -> None:
+    """At most 255 bytes: the partition's name, and `.`, 32 digits and `-future`."""
+    scene, topic = Scene(3), "n" * length
+    scene.machine.create_topic(topic, 1)
+    scene.machine.settle()
+    tp = TopicPartition(topic, 0)
+    other = "/b" if scene.node.store.directory_of(tp) == "/a" else "/a"
+    assert scene.node.log_dirs.move(tp, other).name == code
