@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Consumer, ShareConsumer, TopicPartition
+from ottla.client import Consumer, Producer, ShareConsumer, TopicPartition
 from ottla.client.acknowledgement import Acknowledge, ShareRecord
 from ottla.client.consumer.position import Chunk, PartitionPosition
-from ottla.wire.batch import build
+from ottla.wire.batch import build, read
+from ottla.wire.codec import Codec
 from tests.client.test_share_consumer import record
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -168,3 +169,59 @@ def test_ctrl_c_accepts_no_record_of_a_share_group_that_the_program_has_not_got(
         assert consumer._thread.run(settled()) == set(got), f"after {number} points"
     assert got == [0, 1, 2] and number > 5
     consumer.close()
+
+
+def key_of(number: int, kind: str) -> bytes | None:
+    return None if kind == "plain" or (kind == "mixed" and not number % 2) else b"k%d" % number
+
+
+def headers_of(number: int, kind: str) -> list[tuple[str, bytes | str | None]] | None:
+    return [("h", b"%d" % number)] if kind == "headers" or (kind == "mixed" and number > 2) else None
+
+
+@pytest.mark.parametrize("kind", ["plain", "keyed", "headers", "mixed"])
+def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str) -> None:
+    """Every record that it has is one that the program sent, with its own key and headers; and its lock is free."""
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    interrupted, number = True, 0
+    while interrupted:
+        topic = f"t{number}"
+        with producer._lock:
+            producer._accumulator.set_partitions(topic, 1, (0,))
+        interrupted, sent = False, []
+        with CtrlC(number, "producer"):
+            for each in range(5):
+                try:
+                    producer.send(topic, b"v%d" % each, key_of(each, kind), headers=headers_of(each, kind))
+                    sent.append(each)
+                except KeyboardInterrupt:
+                    interrupted = True
+        assert producer._lock.acquire(blocking=False), f"after {number} points"
+        producer._lock.release()
+        partition = producer._accumulator.topics[topic].partitions[0]
+        batch = partition.open
+        assert batch in producer._accumulator.incomplete and partition in producer._accumulator.active
+        assert batch is not None
+        (read_back,) = read(batch.encode(Codec.NONE, None))
+        found = [(record.value, record.key, list(record.headers)) for record in read_back.records()]
+        each_one = [(b"v%d" % each, key_of(each, kind), headers_of(each, kind) or []) for each in range(5)]
+        assert [one for one in each_one if one in found] == found, f"after {number} points"
+        assert {each for each in range(5) if each_one[each] in found} >= set(sent), f"after {number} points"
+        number += 1
+    assert number > 20
+    producer.close(flush=False)
+
+
+def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush() -> None:
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    with producer._lock:
+        producer._accumulator.set_partitions("t", 1, (0,))
+    number = 0
+    while not producer._accumulator.incomplete:
+        with CtrlC(number, "producer"), pytest.raises(KeyboardInterrupt):
+            producer.send("t", b"v")
+        number += 1
+    producer.flush(10)
+    producer.close(flush=False)

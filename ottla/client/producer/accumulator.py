@@ -187,20 +187,22 @@ class Accumulator:
                 return None
             self.stirred = True
         index = len(batch.values)
-        batch.values.append(value)
         batch.room -= size
         if timestamp != batch.timestamp:
             batch.stamp(index, timestamp)
+        # A call that Ctrl-C has interrupted may have left a key, headers or a run at this index.
         if key is not None or batch.keys is not None:
             if batch.keys is None:
-                batch.keys = [None] * index
-                batch.keyed = None if batch.keyed is None else True
-            batch.keys.append(key)
+                batch.keyed, batch.keys = None, [None] * index
+                if batch.headers is None:
+                    batch.keyed = True
+            batch.keys[index:] = (key,)
         if headers or batch.headers is not None:
             if batch.headers is None:
-                batch.headers = [()] * index
-                batch.keyed = None
-            batch.headers.append(headers or ())
+                batch.keyed, batch.headers = None, [()] * index
+            batch.headers[index:] = (headers or (),)
+        # The last step: the record is in the batch with its value.
+        batch.values.append(value)
         if self._round_robin and key is None:
             self._choose_next(queue)
         return Delivery.of(batch, index)
@@ -242,10 +244,11 @@ class Accumulator:
         batch.loop = self.loop
         batch.reserved = wanted
         batch.limit = batch.room = max(size, min(wanted, self._batch_bytes_max))
-        partition.open = batch
         self._used.add(queue.name)
+        # Without a call in between: Ctrl-C must not leave an open batch that is never sent.
         self.active[partition] = None
         self.incomplete[batch] = None
+        partition.open = batch
         return batch
 
     def put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:

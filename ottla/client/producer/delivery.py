@@ -144,17 +144,21 @@ class ProducerBatch:
 
     def stamp(self, index: int, timestamp: int) -> None:
         """Start a run of records with this timestamp (ms), from this index on."""
-        self.timestamp = timestamp
-        self.since_ns = timestamp * 1_000_000
-        self.until_ns = self.since_ns + 1_000_000
+        while self.runs and self.runs[-1][0] >= index:
+            # Of a record that did not come in.
+            self.runs.pop()
         self.runs.append((index, timestamp))
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
+        self.timestamp = timestamp
+        self.since_ns = timestamp * 1_000_000
+        self.until_ns = self.since_ns + 1_000_000
 
     def encode(self, codec: Codec, level: int | None) -> Buffer:
         """The bytes to send; encoded again only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.uncompressed is None:
+                self._trim()
                 room = HEADER_BYTES if codec is Codec.NONE else 0
                 records = encode_records(self.values, self.keys, self.headers, self.runs, room=room)
                 if codec is Codec.NONE:
@@ -182,6 +186,15 @@ class ProducerBatch:
                     self.uncompressed if not self.attempts else memoryview(bytearray(self.uncompressed)), 0, -1, checked
                 )
         return self.encoded
+
+    def _trim(self) -> None:
+        """Drop what a call that Ctrl-C has interrupted has left of a record."""
+        count = len(self.values)
+        for parts in (self.keys, self.headers):
+            if parts is not None:
+                del parts[count:]
+        while self.runs[-1][0] >= count:
+            self.runs.pop()
 
     def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
         """Assign producer id, epoch and base sequence; this changes the encoded bytes."""

@@ -74,8 +74,6 @@ class Producer(Generic[K, V]):
             and not read.tracing_enable
         )
         self._lock = self._async._lock
-        self._acquire = self._lock.acquire
-        self._release = self._lock.release
         self._room = threading.Condition(self._lock)
         self._accumulator = self._async._accumulator
         #: Topics for which `send` may take its fast path: all or none. With transactions, only while one is open.
@@ -136,8 +134,8 @@ class Producer(Generic[K, V]):
                 number, keyed = key_hash(name) % queue.count, True
                 size += len(name)
             handle = Delivery()
-            self._acquire()
-            try:
+            # `with` takes and releases the lock wherever Ctrl-C comes, which a call before `try` does not.
+            with self._lock:
                 batch = queue.partitions[number].open
                 if batch is not None and batch.keyed is keyed:
                     room = batch.room - size
@@ -145,16 +143,18 @@ class Producer(Generic[K, V]):
                         batch.room = room
                         values = batch.values
                         index = len(values)
-                        values.append(content)
-                        if keyed:
-                            batch.keys.append(name)  # type: ignore[union-attr]
                         if not batch.since_ns <= now < batch.until_ns:
                             batch.stamp(index, now // 1_000_000)
+                        if keyed:
+                            keys: Any = batch.keys
+                            if len(keys) != index:
+                                del keys[index:]
+                            keys.append(name)
                         handle.batch = batch
                         handle.index = index
+                        # The last step: the record is in the batch with its value.
+                        values.append(content)
                         return handle
-            finally:
-                self._release()
         return self._send(topic, value, key, partition, headers, timestamp)
 
     def _send(
