@@ -145,7 +145,7 @@ class ProducerBatch:
     def stamp(self, index: int, timestamp: int) -> None:
         """Start a run of records with this timestamp (ms), from this index on."""
         while self.runs and self.runs[-1][0] >= index:
-            # Of a record that did not come in.
+            # An interrupted call has left it; its record did not come in.
             self.runs.pop()
         self.runs.append((index, timestamp))
         if timestamp > self.max_timestamp:
