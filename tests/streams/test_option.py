@@ -1,5 +1,6 @@
 """Options and stores under their less used names: each changes what it says, and nothing else."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,13 +11,18 @@ from ottla.flow.topology import Topology
 from ottla.streams import (
     Branched,
     BufferConfig,
+    Consumed,
     Context,
     EmitStrategy,
+    Grouped,
     JoinWindows,
     Materialized,
     Processor,
+    Produced,
     Record,
+    Repartitioned,
     SessionWindows,
+    StreamJoined,
     StreamsBuilder,
     StreamsError,
     Suppressed,
@@ -247,3 +253,104 @@ def test_a_read_only_store_is_filled_from_its_topic_and_has_no_changelog_of_its_
     assert driver.state_store("rates").get("a") == 8
     assert driver.produced_topics() == []
     assert not topology.stores["rates"].logging
+
+
+def bar(one: Any, two: Any) -> str:
+    return f"{one}|{two}"
+
+
+def of(topology: Topology) -> dict[str, tuple[str, str]]:
+    """The names of the serdes of all sources, sinks and stores."""
+    nodes: dict[str, Any] = {**topology.sources, **topology.sinks, **topology.stores}
+    return {name: (str(node.key), str(node.value)) for name, node in nodes.items()}
+
+
+S, J, L = "string", "json", "long"
+_TEN = JoinWindows.of_time_difference_with_no_grace(10)
+#: A step with its serdes as options, the same with keywords, and with keywords that win over options.
+_WITH_SERDES: dict[str, list[Callable[[StreamsBuilder], Any]]] = {
+    "stream": [
+        lambda b: b.stream("a", Consumed(S, J)),
+        lambda b: b.stream("a", key_serde=S, value_serde=J),
+        lambda b: b.stream("a", Consumed(L, L), key_serde=S, value_serde=J),
+    ],
+    "table": [
+        lambda b: b.table("a", Consumed(S, J), "t"),
+        lambda b: b.table("a", materialized=Materialized("t", key_serde=S, value_serde=J)),
+        lambda b: b.table("a", Consumed(S, L), Materialized("t", key_serde=L, value_serde=L), value_serde=J),
+    ],
+    "global table": [
+        lambda b: b.global_table("a", Consumed(S, J), "t"),
+        lambda b: b.global_table("a", materialized=Materialized("t", key_serde=S, value_serde=J)),
+        lambda b: b.global_table("a", Consumed(L, L), "t", key_serde=S, value_serde=J),
+    ],
+    "to": [
+        lambda b: b.stream("a").to("out", Produced(S, J)),
+        lambda b: b.stream("a").to("out", key_serde=S, value_serde=J),
+        lambda b: b.stream("a").to("out", Produced(L, L), key_serde=S, value_serde=J),
+    ],
+    "repartition": [
+        lambda b: b.stream("a").repartition(Repartitioned("r", S, J)),
+        lambda b: b.stream("a").repartition(name="r", key_serde=S, value_serde=J),
+        lambda b: b.stream("a").repartition(Repartitioned("r", L, L), key_serde=S, value_serde=J),
+    ],
+    "group by": [
+        lambda b: b.stream("a").group_by(bar, Grouped("g", S, J)).reduce(bar, materialized="s"),
+        lambda b: b.stream("a").group_by(bar, name="g", key_serde=S, value_serde=J).reduce(bar, materialized="s"),
+        lambda b: (
+            b.stream("a").group_by(bar, Grouped("g", L, L), key_serde=S, value_serde=J).reduce(bar, materialized="s")
+        ),
+    ],
+    "group by key": [
+        lambda b: b.stream("a").group_by_key(Grouped("g", S, J)).reduce(bar, materialized="s"),
+        lambda b: b.stream("a").group_by_key(name="g", key_serde=S, value_serde=J).reduce(bar, materialized="s"),
+        lambda b: b.stream("a").group_by_key().reduce(bar, materialized=Materialized("s", key_serde=S, value_serde=J)),
+    ],
+    "groups of a table": [
+        lambda b: b.table("a").group_by(lambda k, v: (v, v), Grouped("g", S, J)).reduce(bar, bar, materialized="s"),
+        lambda b: (
+            b.table("a").group_by(lambda k, v: (v, v), name="g", key_serde=S, value_serde=J)
+            .reduce(bar, bar, materialized="s")
+        ),
+        lambda b: (
+            b.table("a").group_by(lambda k, v: (v, v), Grouped("g", L, L), key_serde=S, value_serde=J)
+            .reduce(bar, bar, materialized="s")
+        ),
+    ],
+    "windows": [
+        lambda b: (
+            b.stream("a").group_by_key(Grouped(None, S, J)).windowed_by(TimeWindows.of(5)).reduce(bar, materialized="s")
+            .to_stream().to("out")
+        ),
+        lambda b: (
+            b.stream("a").group_by_key().windowed_by(TimeWindows.of(5))
+            .reduce(bar, materialized=Materialized("s", key_serde=S, value_serde=J)).to_stream().to("out")
+        ),
+    ],
+    "cogroup": [
+        lambda b: (
+            b.stream("a").group_by_key(Grouped(None, S)).cogroup(lambda k, v, one: one + v)
+            .aggregate(str, materialized=Materialized("s", value_serde=J)).to_stream().to("out")
+        ),
+        lambda b: (
+            b.stream("a").group_by_key().cogroup(lambda k, v, one: one + v)
+            .aggregate(str, materialized=Materialized("s", key_serde=S, value_serde=J)).to_stream().to("out")
+        ),
+    ],
+    "join of streams": [
+        lambda b: b.stream("a").join(b.stream("b"), bar, _TEN, StreamJoined(S, J, L)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _WITH_SERDES)
+def test_serdes_are_those_of_the_options_or_of_keywords_which_win(name: str) -> None:
+    found = []
+    for make in _WITH_SERDES[name]:
+        builder = StreamsBuilder()
+        make(builder)
+        found.append(of(builder.build("app").topology))
+    assert all(each == found[0] for each in found)
+    kinds = set(found[0].values())
+    assert any(S in key and J in value for key, value in kinds), "they are there"
+    assert not any(L in key for key, _ in kinds)
