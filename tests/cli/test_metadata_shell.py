@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.kafka.metadata.metadata_shell import Shell, read_image
+from ottla.cli.kafka.metadata.metadata_shell import Shell, columns, read_image
 from ottla.cli.kafka.metadata.metadata_tree import Leaf, root
 from ottla.host.disk import HostDisk
 from tests.cli.kafka_tool import kafka
@@ -117,7 +117,7 @@ def test_without_a_command_it_is_a_shell(log: Path) -> None:
     shown = [line.removeprefix(">> ").removeprefix(">> ") for line in said.out.splitlines()]
     assert shown[:3] == ["Loading...", "Starting...", "[ Kafka Metadata Shell ]"]
     assert "/image/cluster" in shown
-    assert "brokers      controllers" in shown
+    assert "brokers  controllers" in shown
     assert "cd: nowhere: no such directory." in shown
     assert "cd: /local/version: not a directory." in shown
     assert "No closing quotation" in shown
@@ -138,6 +138,25 @@ def test_the_history_is_shown_from_its_end(log: Path, asked: str, numbers: list[
         assert said.out.endswith(
             "\n".join((">> ", "")[:1]) + "".join(f"{n:5d}  {typed[n]}\n" for n in numbers) + ">> \n"
         )
+
+
+@pytest.mark.parametrize(
+    ("width", "entries", "shown"),
+    [
+        (0, "abc def", ["abc", "def"]),
+        (7, "a b", ["a", "b"]),
+        (8, "a b", ["a  b"]),
+        (80, "a abcdef beta", ["a  abcdef  beta"]),
+        (18, "alphabet beta gamma theta zeta", ["alphabet  theta", "beta      zeta", "gamma"]),
+        (18, "foo foobarbaz quux", ["foo        quux", "foobarbaz"]),
+        (18, "capability delegation elephant", ["capability", "delegation", "elephant"]),
+        (17, "one two three", ["one  two  three"]),
+        (16, "one two three", ["one  three", "two"]),
+    ],
+)
+def test_nodes_are_listed_in_as_many_columns_as_fit(width: int, entries: str, shown: list[str]) -> None:
+    """As in Kafka's LsCommandHandlerTest, whose columns have widths of their own."""
+    assert columns(entries.split(), width) == shown
 
 
 def test_tab_completes_commands_and_paths(log: Path) -> None:

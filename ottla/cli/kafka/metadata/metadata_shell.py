@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.metadata.metadata_path import effective, is_directory, match, opened, parts
@@ -243,12 +244,8 @@ class Shell:
             return
         if title:
             print(title)
-        width = shutil.get_terminal_size().columns if self._interactive else 0
-        cell = max(map(len, entries)) + 2
-        count = max(1, width // cell)
-        lines = -(-len(entries) // count)
-        for line in range(lines):
-            print("".join(f"{entry:<{cell}}" for entry in entries[line::lines]).rstrip())
+        for line in columns(entries, shutil.get_terminal_size().columns if self._interactive else 0):
+            print(line)
 
     def _run_cat(self, targets: list[str]) -> None:
         from ottla.cli.kafka.metadata.metadata_tree import Leaf
@@ -344,6 +341,20 @@ class Shell:
             for name, child in node.children()
             if name.startswith(last)
         ]
+
+
+def columns(entries: list[str], width: int) -> list[str]:
+    """The lines of as many columns as fit into the width, each as wide as its longest entry; one without a width."""
+    cells, widths = [entries], [0]
+    for count in range(width // 4, 1, -1):
+        height = -(-len(entries) // count)
+        tried = [entries[at : at + height] for at in range(0, len(entries), height)]
+        sizes = [max(map(len, column)) + 2 for column in tried]
+        if len(tried) == count and sum(sizes) <= width:
+            cells, widths = tried, sizes
+            break
+    rows = zip_longest(*cells, fillvalue="")
+    return ["".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _walk(path: str, node: Node) -> None:
