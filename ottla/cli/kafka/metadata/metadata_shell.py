@@ -350,7 +350,7 @@ def columns(entries: list[str], width: int) -> list[str]:
         height = -(-len(entries) // count)
         tried = [entries[at : at + height] for at in range(0, len(entries), height)]
         sizes = [max(map(len, column)) + 2 for column in tried]
-        if len(tried) == count and sum(sizes) <= width:
+        if sum(sizes) <= width:
             cells, widths = tried, sizes
             break
     rows = zip_longest(*cells, fillvalue="")
