@@ -41,7 +41,7 @@ def reassign(cluster: Cluster, path: Path, document: Any, *words: str) -> Said:
 @pytest.mark.parametrize(
     ("document", "brokers", "why"),
     [
-        ({"topics": [{"topic": "t"}]}, "1,x", 'For input string: "1,x"'),
+        ({"topics": [{"topic": "t"}]}, "1,x", 'For input string: "x"'),
         ({"topics": [{"topic": "t"}]}, "1,2,2,1", "Broker list contains duplicate entries: [1, 2]"),
         (
             {"topics": [{"topic": "u"}, {"topic": "t"}, {"topic": "u"}, {"topic": "t"}]},

@@ -15,7 +15,7 @@ from ottla.cli.kafka.groups import consumer_group_reset, streams_reset
 from ottla.cli.kafka.program.option import Usage, int32, int64
 from ottla.cli.kafka.program.tool import Failed
 from ottla.cli.kafka.records import delete_records, get_offsets
-from ottla.cli.kafka.topics import topic
+from ottla.cli.kafka.topics import log_dirs, topic
 from ottla.client import ErrorCode, KafkaError, TopicPartition
 from ottla.client.admin.result import ListedOffset, Results
 from tests.cli.kafka_tool import kafka
@@ -127,7 +127,7 @@ def test_replicas_are_split_like_javas(given: str, assigned: dict[int, list[int]
     said = run(topic, "kafka-topics", client, *words)
     if assigned is None:
         assert said.code == 1
-        assert said.out.startswith("Error while executing topic command : For input string: ")
+        assert said.out == f'Error while executing topic command : For input string: "{WIDE}"\n'
     else:
         assert said.code == 0
         (((new, *_),), _) = client.create_topics.call_args
@@ -197,3 +197,9 @@ def test_groups_are_described_where_a_broker_lists_no_settings_of_groups(code: E
     client.list_groups.return_value = [SimpleNamespace(id="g")]
     said = run(config, "kafka-configs", client, "--describe", "--entity-type", "groups")
     assert (said.code, said.out) == ((0, "Dynamic configs for group g are:\n") if code else (1, ""))
+
+
+@pytest.mark.parametrize("wrong", ["x", WIDE, "1_0"])
+def test_the_broker_that_is_no_number_is_named(wrong: str) -> None:
+    said = run(log_dirs, "kafka-log-dirs", Mock(), "--describe", "--broker-list", f"1,{wrong},2")
+    assert (said.code, said.out, said.err) == (1, "", f'For input string: "{wrong}"\n')

@@ -38,10 +38,9 @@ def int64(text: str) -> int:
 
 
 def _number(text: str, bits: int) -> int:
-    number = int(text)
-    if re.fullmatch(r"[+-]?\d+", text) is None or not -1 << bits - 1 <= number < 1 << bits - 1:
+    if re.fullmatch(r"[+-]?\d+", text) is None or not -1 << bits - 1 <= int(text) < 1 << bits - 1:
         raise ValueError(text)
-    return number
+    return int(text)
 
 
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)")

@@ -32,7 +32,7 @@ def _run(given: Given) -> int:
     try:
         wanted = {int32(part) for part in given["broker-list"].split(",") if part}
     except ValueError as error:
-        raise Failed(f'For input string: "{given["broker-list"]}"') from error
+        raise Failed(f'For input string: "{error}"') from error
     with admin(given["bootstrap-server"], {"client.id": "log-dirs-tool", **admin_of(given)}) as client:
         live = {node.id for node in client.describe_cluster().nodes}
         if missing := wanted - live:

@@ -163,7 +163,7 @@ def _generate(given: Given, client: Admin) -> None:
     try:
         brokers = [int32(part) for part in pieces(given["broker-list"])]
     except ValueError as error:
-        raise Failed(f'For input string: "{given["broker-list"]}"') from error
+        raise Failed(f'For input string: "{error}"') from error
     if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
         raise Failed(f"Broker list contains duplicate entries: {twice}")
     topics = _topics(read_text(given["topics-to-move-json-file"]))

@@ -200,7 +200,7 @@ def _assignments(given: Given) -> dict[int, list[int]]:
         try:
             brokers = [int32(broker.strip()) for broker in pieces(part, ":")]
         except ValueError as error:
-            raise Failed(f'For input string: "{part}"') from error
+            raise Failed(f'For input string: "{error}"') from error
         if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
             raise Failed(f"Partition replica lists may not contain duplicate entries: {','.join(map(str, twice))}")
         assignments[partition] = brokers
