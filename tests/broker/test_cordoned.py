@@ -9,7 +9,7 @@ import pytest
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import describe_log_dirs, incremental_alter_configs
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.broker.disk_scene import Scene
+from tests.broker.disk_scene import Scene, about_to_move
 
 
 def test_a_cordoned_directory_gets_nothing_new() -> None:
@@ -31,10 +31,10 @@ def test_a_cordoned_directory_gets_nothing_new() -> None:
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def _cordon(scene: Scene, operation: int) -> tuple[int, str]:
+def _cordon(scene: Scene, operation: int, path: str = "/b") -> tuple[int, str]:
     """(code, message)."""
     change = incremental_alter_configs.AlterableConfig(
-        name="cordoned.log.dirs", config_operation=operation, value="/b" if operation == 0 else None
+        name="cordoned.log.dirs", config_operation=operation, value=path if operation == 0 else None
     )
     resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
@@ -67,3 +67,19 @@ def test_a_cordoned_directory_of_the_settings_is_told_when_the_level_knows_of_it
     machine.ask(UpdateFeaturesRequest(feature_updates=[raised]))
     machine.settle()
     assert node.image.brokers[1].cordoned_log_dirs == (node.log_dirs._id_of("/b"),)
+
+
+def test_a_move_goes_on_after_the_start_though_its_directory_was_cordoned_since() -> None:
+    """As in Apache Kafka, where a cordon refuses new moves only."""
+    scene, to = about_to_move(4)
+    for number in range(30):
+        scene.write(1, b"%d " % number + bytes(200_000))
+    scene.slow_down(100_000)
+    assert scene.move(1, to) == "NONE"
+    assert _cordon(scene, 0, to) == (ErrorCode.NONE, "")
+    assert scene.move(1, to) == "INVALID_REPLICA_ASSIGNMENT"
+    scene.machine.stop()
+    scene.machine.start()
+    assert scene.move(1, to) == "INVALID_REPLICA_ASSIGNMENT"
+    scene.until_moved(1, to)
+    assert scene.read(1) == scene.written[1]

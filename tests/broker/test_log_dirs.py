@@ -249,28 +249,6 @@ def test_a_move_that_was_interrupted_goes_on_after_the_start() -> None:
     assert scene.read(1) == scene.written[1]
 
 
-def test_a_move_goes_on_after_the_start_though_its_directory_was_cordoned_since() -> None:
-    """As in Apache Kafka, where a cordon refuses new moves only."""
-    scene, to = about_to_move(4)
-    for number in range(30):
-        scene.write(1, b"%d " % number + bytes(200_000))
-    scene.slow_down(100_000)
-    assert scene.move(1, to) == "NONE"
-    cordon = incremental_alter_configs.AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=to)
-    node = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[cordon])
-    assert (
-        not scene.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[node]), 1)
-        .responses[0]
-        .error_code
-    )
-    assert scene.move(1, to) == "INVALID_REPLICA_ASSIGNMENT"
-    scene.machine.stop()
-    scene.machine.start()
-    assert scene.move(1, to) == "INVALID_REPLICA_ASSIGNMENT"
-    scene.until_moved(1, to)
-    assert scene.read(1) == scene.written[1]
-
-
 def test_a_failed_disk_takes_only_its_own_partitions_offline() -> None:
     scene = Scene()
     scene.create()
