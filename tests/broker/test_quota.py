@@ -315,6 +315,14 @@ def test_a_quota_of_addresses_alone_measures_no_requests() -> None:
     assert not quotas.active
 
 
+@pytest.mark.parametrize("bound", [float("nan"), float("inf")])
+def test_a_quota_that_is_no_number_limits_nothing(bound: float) -> None:
+    quotas = _of_user(consumer_byte_rate=bound, request_percentage=bound, controller_mutation_rate=bound)
+    assert quotas.fetch_bytes_max("u", "c") is None
+    assert quotas.fetched("u", "c", 1 << 30, 5_000_000) == quotas.used("u", "c", 1e6, 5_000_000) == 0
+    assert quotas.mutations("u", "c", 5_000_000, strict=True) is None
+
+
 def test_a_fetch_reads_no_more_than_its_quota_lets_through_in_all_windows_but_one() -> None:
     quotas = _of_user(consumer_byte_rate=100.0)
     assert (quotas.fetch_bytes_max("u", "c"), quotas.fetch_bytes_max("v", "c")) == (1000, None)

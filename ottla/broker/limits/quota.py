@@ -18,6 +18,7 @@ KIPs: 13, 55, 124 request time, 219 the response first, 599 controller mutations
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Generic, TypeVar
 
 from ottla.controller.quota import (
@@ -145,7 +146,8 @@ class Quotas:
         for entity, key in _order(user, client_id):
             bound = self._quotas.get(entity, _NONE).get(name)
             if bound is not None:
-                return key, bound
+                # Apache Kafka's controllers accept NaN, which limits nothing there either.
+                return (key, bound) if isfinite(bound) else None
         return None
 
 
