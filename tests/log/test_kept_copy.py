@@ -232,9 +232,7 @@ def test_a_cancelled_copy_that_cannot_be_renamed_is_taken_for_no_log(monkeypatch
     assert node.start(["/a"]) is None
 
 
-def test_a_cancelled_copy_that_stays_marked_loses_its_mark_before_the_log_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _cancelled_with_too_many_files_open(monkeypatch: pytest.MonkeyPatch) -> _Node:
     node = _Node()
 
     def refuse(path: str) -> None:
@@ -243,20 +241,20 @@ def test_a_cancelled_copy_that_stays_marked_loses_its_mark_before_the_log_change
     with monkeypatch.context() as full:
         full.setattr(node.disk, "remove", refuse)
         node.store.cancel_move(_TP)
+    return node
+
+
+def test_a_cancelled_copy_that_stays_marked_loses_its_mark_before_the_log_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = _cancelled_with_too_many_files_open(monkeypatch)
     append(node.log, b"v")
     node.power_off()
     assert node.start(["/a"]) is None
 
 
 def test_a_log_can_change_after_a_cancelled_copy_is_removed_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = _Node()
-
-    def refuse(path: str) -> None:
-        raise OSError(errno.EMFILE, "too many open files", path)
-
-    with monkeypatch.context() as full:
-        full.setattr(node.disk, "remove", refuse)
-        node.store.cancel_move(_TP)
+    node = _cancelled_with_too_many_files_open(monkeypatch)
     node.store.remove_deleted(1 << 60)
     assert not node.suffixes()
     append(node.log, b"v")
