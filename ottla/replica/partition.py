@@ -90,9 +90,7 @@ class Partition(HostedReplica):
         for effect in machine.step(event, self._host.monotonic_ms()):
             if isinstance(effect, RaiseHighWatermark):
                 self.log.high_watermark = effect.offset
-                for session, watched in self.sessions.items():
-                    if session.mark(watched):
-                        machine.note_caught_up(session.replica_id, session.fetched_ms)
+                self._mark()
                 self._host.committed(self)
             else:
                 self._host.propose(self, effect)
@@ -218,17 +216,21 @@ class Partition(HostedReplica):
         return appended
 
     def _after_append(self, machine: LeaderReplica) -> None:
-        for session, watched in self.sessions.items():
-            if session.mark(watched):
-                machine.note_caught_up(session.replica_id, session.fetched_ms)
+        self._mark()
+        for session in self.sessions:
             session.wake()
         self._step(machine, leader.Appended(self.log.visible_end_offset))
 
     def log_start_moved(self) -> None:
         """Send the log's new start to the followers with their next fetches."""
+        self._mark()
+
+    def _mark(self) -> None:
+        """Have the followers' next fetches look at this partition, and note which of them had everything until now."""
+        machine = self.machine
         for session, watched in self.sessions.items():
-            if session.mark(watched) and self.machine is not None:
-                self.machine.note_caught_up(session.replica_id, session.fetched_ms)
+            if session.mark(watched) and machine is not None:
+                machine.note_caught_up(session.replica_id, session.fetched_ms)
 
     def when_deleted(self, offset: int, done: Done) -> CommitWaiter | None:
         """Call `done` when no live replica has anything below `offset`; if so already, call it now and return None."""

@@ -138,7 +138,6 @@ class Telemetry:
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
         self._subscriptions: list[TelemetrySubscription] = []
-        #: Oldest first.
         #: In the order of their last requests.
         self._instances: dict[Uuid, Instance] = {}
         self._by_connection: dict[object, Uuid] = {}
