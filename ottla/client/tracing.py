@@ -54,7 +54,7 @@ class ProducerTracing:
         key: bytes | None,
         partition: int | None,
         pairs: Sequence[Header] | None,
-        timestamp: int,
+        timestamp: int | None,
     ) -> Delivery | None:
         """`Accumulator.append` with the span's headers added. A record that finds no room ends no span."""
         context = None if trace.get_current_span().get_span_context().is_valid else _context_of(pairs or ())

@@ -47,47 +47,74 @@ def encode_records(
     """
     if not _VARINT:
         _fill()
-    if headers is not None or None in values or (keys is not None and None in keys):
+    value_sizes = _sizes(values) if headers is None else None
+    key_sizes = _sizes(keys) if keys is not None and value_sizes is not None else None
+    if value_sizes is None or (keys is not None and key_sizes is None):
         pieces = _one_by_one(values, keys, headers, runs)
+    elif keys is None and value_sizes.count(value_sizes[0]) == len(value_sizes):
+        pieces = _alike(values, value_sizes[0], runs)  # type: ignore[arg-type]
     else:
-        pieces = _columns(values, keys, runs)  # type: ignore[arg-type]
+        pieces = _columns(values, value_sizes, keys, key_sizes, runs)  # type: ignore[arg-type]
     if room:
         pieces[0] = bytes(room) + pieces[0]
     return bytearray().join(pieces)
 
 
-def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequence[Run]) -> list[bytes]:
+def _sizes(parts: Sequence[bytes | None]) -> list[int] | None:
+    """The size of each; None if one is None."""
+    try:
+        return list(map(len, parts))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _alike(values: Sequence[bytes], size: int, runs: Sequence[Run]) -> list[bytes]:
+    """Records without keys whose values have one size: four pieces each."""
+    count = len(values)
+    # The null key, and the value's length.
+    flat = [b"\x01" + _varint(size)] * (count * 4)
+    flat[1::4] = _offsets(count)
+    flat[3::4] = values
+    for start, end, offset_size, timestamp in _segments(count, runs):
+        stamp = b"\x00" + timestamp
+        # Attributes and timestamp delta, offset delta, null key and value, header count.
+        length = len(stamp) + offset_size + len(flat[2]) + size + 1
+        flat[start * 4 : end * 4 : 4] = [_length(length) + stamp] * (end - start)
+    return _ended(flat)
+
+
+def _columns(
+    values: Sequence[bytes],
+    value_sizes: list[int],
+    keys: Sequence[bytes] | None,
+    key_sizes: list[int] | None,
+    runs: Sequence[Run],
+) -> list[bytes]:
     count = len(values)
     width = 5 if keys is None else 7
     flat: list[bytes] = [b""] * (count * width)
-    value_sizes = list(map(len, values))
-    value_size = _common_size(value_sizes)
-    costs: list[int] | None = None
-    cost = 0
-    if keys is None:
-        if value_size is None:
-            costs = _costs(value_sizes)
-        else:
-            cost = value_size + len(_varint(value_size))
+    costs = _costs(value_sizes)
+    if keys is None or key_sizes is None:
+        flat[2::width] = _offsets_and_null_key(count)
         null_key = 1
     else:
-        key_sizes = list(map(len, keys))
-        costs = list(map(int.__add__, _costs(key_sizes), _costs(value_sizes)))
+        costs = list(map(int.__add__, _costs(key_sizes), costs))
+        flat[2::width] = _offsets(count)
         flat[3::width] = _varints(key_sizes)
         flat[4::width] = keys
         null_key = 0
-    flat[2::width] = _offsets(count) if keys is not None else _offsets_and_null_key(count)
-    flat[width - 2 :: width] = [_varint(value_size)] * count if value_size is not None else _varints(value_sizes)
+    flat[width - 2 :: width] = _varints(value_sizes)
     flat[width - 1 :: width] = values
     for start, end, offset_size, timestamp in _segments(count, runs):
         stamp = b"\x00" + timestamp
         # Attributes and timestamp delta, offset delta, the null key's length byte, header count.
         fixed = len(stamp) + offset_size + null_key + 1
-        if costs is None:
-            flat[start * width : end * width : width] = [_length(fixed + cost)] * (end - start)
-        else:
-            flat[start * width : end * width : width] = _lengths(fixed, costs[start:end])
+        flat[start * width : end * width : width] = _lengths(fixed, costs[start:end])
         flat[start * width + 1 : end * width : width] = [stamp] * (end - start)
+    return _ended(flat)
+
+
+def _ended(flat: list[bytes]) -> list[bytes]:
     # The first record follows no other, and the last one's header count is still missing.
     flat[0] = flat[0][1:]
     flat.append(b"\x00")
@@ -146,11 +173,6 @@ def _varint(number: int) -> bytes:
 
 def _length(number: int) -> bytes:
     return _LENGTH[number] if number < _TABLE_SIZE else b"\x00" + encode_varint(number)
-
-
-def _common_size(sizes: list[int]) -> int | None:
-    """The size of all, or None if they differ."""
-    return sizes[0] if sizes.count(sizes[0]) == len(sizes) else None
 
 
 def _varints(numbers: list[int]) -> Iterable[bytes]:

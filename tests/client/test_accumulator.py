@@ -93,11 +93,11 @@ def test_a_batch_size_that_is_given_bounds_each_batch_of_more_than_one_record(ba
         if number == 40:
             accumulator.take(queue(accumulator))
     batches = list(accumulator.incomplete)
-    assert sum(len(batch.values) for batch in batches) == 300
+    assert sum(batch.records for batch in batches) == 300
     for batch in batches:
-        assert len(batch.values) == 1 or HEADER_BYTES + batch.size <= batch_size
+        assert batch.records == 1 or HEADER_BYTES + batch.size <= batch_size
     if batch_size == 1000:
-        assert max(len(batch.values) for batch in batches) == (batch_size - HEADER_BYTES) // 124
+        assert max(batch.records for batch in batches) == (batch_size - HEADER_BYTES) // 124
     waiting = queue(accumulator)
     while waiting.closed:
         assert accumulator.due_ms(waiting, 0) == 0, "a full batch does not linger"
@@ -148,11 +148,11 @@ def test_keys_of_one_hash_share_a_partition_and_records_without_a_key_stick() ->
     accumulator, _ = made(4)
     for _ in range(20):
         put(accumulator, key=b"same")
-    assert [len(one.open.values) if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
+    assert [one.open.records if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
     accumulator, _ = made(4)
     for _ in range(20):
         put(accumulator)
-    assert [len(one.open.values) if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
+    assert [one.open.records if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
 
 
 def test_sticky_partitions_spread_over_those_with_a_leader() -> None:
@@ -161,7 +161,7 @@ def test_sticky_partitions_spread_over_those_with_a_leader() -> None:
     used = set()
     for _ in range(50):
         put(accumulator)
-        number = accumulator.topics["t"].sticky
+        number = accumulator.topics["t"].keyless.number
         used.add(number)
         accumulator.complete(queue(accumulator, number), accumulator.take(queue(accumulator, number)))
     assert used == {1, 3}
@@ -171,7 +171,7 @@ def test_round_robin_deals_records_out_one_by_one() -> None:
     accumulator, _ = made(3, partitioner="round_robin")
     for _ in range(9):
         put(accumulator)
-    assert [len(one.open.values) for one in accumulator.topics["t"].partitions if one.open] == [3, 3, 3]
+    assert [one.open.records for one in accumulator.topics["t"].partitions if one.open] == [3, 3, 3]
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
@@ -398,3 +398,38 @@ def test_a_topic_is_in_use_while_records_are_added_or_wait() -> None:
     accumulator.complete(queue(accumulator), accumulator.take(queue(accumulator)))
     assert accumulator.topics_in_use() == {"t"}, "a record came and went between two updates"
     assert accumulator.topics_in_use() == set()
+
+
+def test_a_batch_that_ctrl_c_has_caught_between_open_and_closed_is_sent_once() -> None:
+    for closed in (False, True):
+        accumulator, _ = made()
+        put(accumulator)
+        partition = queue(accumulator)
+        first = partition.open
+        assert first is not None
+        first.seal()
+        if closed:
+            partition.closed.append(first)
+        put(accumulator)
+        put(accumulator)
+        assert [accumulator.take(partition).records for _ in range(2)] == [1, 2]
+        assert accumulator.due_ms(partition, 0) is None and not accumulator.active
+    accumulator, _ = made()
+    put(accumulator)
+    partition = queue(accumulator)
+    partition.closed.append(partition.open)  # type: ignore[arg-type]
+    partition.open.seal()  # type: ignore[union-attr]
+    assert accumulator.take(partition).records == 1 and partition.open is None and not accumulator.active
+
+
+def test_a_batch_takes_no_record_after_its_end() -> None:
+    accumulator, _ = made()
+    ended = []
+    for _ in range(2):
+        put(accumulator)
+        ended.append(queue(accumulator).open)
+        accumulator.complete(queue(accumulator), ended[-1])  # type: ignore[arg-type]
+    put(accumulator)
+    ended.append(queue(accumulator).open)
+    accumulator.close()
+    assert all(batch is not None and batch.sealed for batch in ended)

@@ -19,9 +19,11 @@ _LAST_SEQUENCE = 0x7FFFFFFF
 
 def batch_of(*values: bytes, stamps: tuple[tuple[int, int], ...] = ((0, 5),)) -> ProducerBatch:
     batch = ProducerBatch("t", 3, created_ms=100, deadline_ms=1_000)
-    batch.values = list(values)
-    for index, timestamp in stamps:
-        batch.stamp(index, timestamp)
+    now_ms = 0
+    for index, value in enumerate(values):
+        now_ms = dict(stamps).get(index, now_ms)
+        batch.add(value, None, None, None, now_ms)
+    batch.seal()
     batch.limit, batch.room = 1_000, 200
     return batch
 
@@ -38,7 +40,7 @@ def test_stamps_begin_runs_and_the_latest_is_known() -> None:
     batch = batch_of(b"a", b"b", b"c", stamps=((0, 7), (1, 9), (2, 8)))
     assert batch.runs == [(0, 7), (1, 9), (2, 8)]
     assert (batch.timestamp, batch.max_timestamp, batch.size, batch.records) == (8, 9, 800, 3)
-    assert (batch.since_ns, batch.until_ns) == (8_000_000, 9_000_000)
+    assert (batch.since_s, batch.until_s) == (0.008, 0.009)
     assert [batch.timestamp_of(index) for index in range(3)] == [7, 9, 8]
 
 
@@ -92,7 +94,8 @@ def test_rows_of_a_table_are_read_from_their_bytes_to_be_split() -> None:
     whole = batch_of(b"a", b"b", b"c", stamps=((0, 7), (2, 9)))
     whole.keys = [b"1", None, b"3"]
     table = ProducerBatch("t", 3, 100, 1_000)
-    table.encoded, table.count = whole.encode(Codec.NONE, None), 3
+    table.already_encoded(3, 7, 9)
+    table.encoded = whole.encode(Codec.NONE, None)
     assert table.records == 3
     first, second = table.halves()
     assert (first.values, second.values) == ([b"a"], [b"b", b"c"])

@@ -38,7 +38,9 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 def batch(*, records: int = 2, attempts: int = 0, numbered: bool = True) -> ProducerBatch:
     made = ProducerBatch("t", 0, 0, DEADLINE_MS)
-    made.values = [b"v"] * records
+    for _ in range(records):
+        made.add(b"v", None, None, None, 0)
+    made.seal()
     made.deadline_ms = DEADLINE_MS
     made.attempts = attempts
     made.producer = (7, 0) if numbered else None

@@ -1,17 +1,12 @@
 """Ctrl-C at any point of a synchronous poll or iteration: the program has every record up to its position.
 
-The interpreter looks for signals where a function begins, where a loop goes back, and behind a call into C. The tests
-interrupt each of these points of the client's code, one after the other.
+The tests interrupt each point of the client's code at which the interpreter looks for signals, one after the other.
 """
 
 from __future__ import annotations
 
-import dis
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -20,51 +15,10 @@ from ottla.client.acknowledgement import Acknowledge, ShareRecord
 from ottla.client.consumer.position import Chunk, PartitionPosition
 from ottla.wire.batch import build, read
 from ottla.wire.codec import Codec
+from tests.client.at_point import CtrlC
 from tests.client.test_share_consumer import record
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
-_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
-_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX"})
-
-
-class CtrlC:
-    """Interrupts this thread at the point of this number in a package of the client."""
-
-    def __init__(self, number: int, package: str) -> None:
-        self.left = number
-        self._traced_files = (f"/ottla/client/{package}/", "/one_thread.py")
-        self._last: dict[FrameType, str] = {}
-
-    def __enter__(self) -> CtrlC:
-        # Python 3.12 traces opcodes only if a frame wants it before tracing begins.
-        sys._getframe().f_trace_opcodes = True
-        sys.settrace(self._entered)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _entered(self, frame: FrameType, event: str, _: object) -> Any:
-        caller = frame.f_back
-        if caller is not None and caller in self._last:
-            # No call into C: the interpreter looks inside.
-            self._last[caller] = ""
-        name = frame.f_code.co_filename
-        if self.left < 0 or not any(part in name for part in self._traced_files):
-            return None
-        frame.f_trace_opcodes = True
-        self._last[frame] = "RESUME"
-        return self._traced
-
-    def _traced(self, frame: FrameType, event: str, _: object) -> Any:
-        if event == "opcode":
-            last = self._last.get(frame, "")
-            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if last in _LOOKS or last in _CALLS:
-                self.left -= 1
-                if self.left == -1:
-                    raise KeyboardInterrupt
-        return self._traced
 
 
 @pytest.fixture
@@ -182,10 +136,12 @@ def headers_of(number: int, kind: str) -> list[tuple[str, bytes | str | None]] |
     return [("h", b"%d" % number)] if kind == "headers" or (kind == "mixed" and number > 2) else None
 
 
+# The first batches of some take one record each.
+@pytest.mark.parametrize("batch_size", [16_384, 100])
 @pytest.mark.parametrize("kind", ["plain", "keyed", "headers", "mixed"])
-def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str) -> None:
+def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str, batch_size: int) -> None:
     """Every record that it has is one that the program sent, with its own key and headers; and its lock is free."""
-    producer: Producer = Producer("127.0.0.1:1")
+    producer: Producer = Producer("127.0.0.1:1", batch_size=batch_size)
     producer._sender.signal = lambda: None  # type: ignore[method-assign]
     interrupted, number = True, 0
     while interrupted:
@@ -202,12 +158,15 @@ def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str) -> None:
                     interrupted = True
         assert producer._lock.acquire(blocking=False), f"after {number} points"
         producer._lock.release()
-        partition = producer._accumulator.topics[topic].partitions[0]
-        batch = partition.open
-        assert batch in producer._accumulator.incomplete and partition in producer._accumulator.active
-        assert batch is not None
-        (read_back,) = read(batch.encode(Codec.NONE, None))
-        found = [(record.value, record.key, list(record.headers)) for record in read_back.records()]
+        accumulator = producer._accumulator
+        partition = accumulator.topics[topic].partitions[0]
+        assert partition in accumulator.active
+        with producer._lock:
+            accumulator.close_batch(partition)
+            batches = [accumulator.take(partition) for _ in partition.closed.copy()]
+        assert set(batches) == {batch for batch in accumulator.incomplete if batch.topic == topic}
+        (*read_back,) = read(b"".join(batch.encode(Codec.NONE, None) for batch in batches))
+        found = [(record.value, record.key, list(record.headers)) for each in read_back for record in each.records()]
         each_one = [(b"v%d" % each, key_of(each, kind), headers_of(each, kind) or []) for each in range(5)]
         assert [one for one in each_one if one in found] == found, f"after {number} points"
         assert {each for each in range(5) if each_one[each] in found} >= set(sent), f"after {number} points"

@@ -14,7 +14,9 @@ from ottla.client.producer.delivery import Delivery, ProducerBatch, RecordMetada
 
 def test_a_callback_that_raises_is_logged_and_the_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
     batch = ProducerBatch("t", 0, 0, 1_000)
-    batch.values, batch.runs = [b"v", b"w"], [(0, 5)]
+    for value in (b"v", b"w"):
+        batch.add(value, None, None, None, 5)
+    batch.seal()
     told: list[RecordMetadata | None] = []
 
     def fails(*_: object) -> None:
@@ -30,7 +32,8 @@ def test_a_callback_that_raises_is_logged_and_the_others_are_told(caplog: pytest
 
 def test_a_program_whose_loop_is_closed_keeps_nobody_waiting() -> None:
     batch = ProducerBatch("t", 0, 0, 1_000)
-    batch.values, batch.runs = [b"v"], [(0, 5)]
+    batch.add(b"v", None, None, None, 5)
+    batch.seal()
     told: list[RecordMetadata | None] = []
 
     async def waits() -> None:

@@ -74,14 +74,9 @@ def test_assignments_are_javas(assignor: str) -> None:
 @pytest.mark.parametrize("case", GOLDEN["batches"], ids=lambda case: f"{len(case['records'])}-records")
 def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
     batch = ProducerBatch("t", 0, 0, 0)
-    keys, headers = [], []
     for timestamp, key, value, pairs in case["records"]:
-        batch.stamp(len(batch.values), timestamp)
-        batch.values.append(_bytes(value))
-        keys.append(_bytes(key))
-        headers.append([(name, _bytes(content)) for name, content in pairs])
-    batch.keys = keys if any(key is not None for key in keys) else None
-    batch.headers = list(headers) if any(headers) else None
+        batch.add(_bytes(value), _bytes(key), [(name, _bytes(content)) for name, content in pairs], timestamp, 0)
+    batch.seal()
     producer_id, epoch, sequence = case["producer"]
     if producer_id >= 0:
         batch.sequence((producer_id, epoch), sequence)

@@ -32,9 +32,9 @@ def queue(*batches: ProducerBatch) -> PartitionQueue:
 
 def batch(records: int = 2, producer: tuple[int, int] | None = (7, 0)) -> ProducerBatch:
     made = ProducerBatch("t", 0, 0, 1000)
-    made.values.extend([b"v"] * records)
-    for number in range(records):
-        made.stamp(number, 0)
+    for _ in range(records):
+        made.add(b"v", None, None, None, 0)
+    made.seal()
     if producer is not None:
         made.sequence(producer, 0)
     return made

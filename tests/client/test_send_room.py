@@ -16,6 +16,7 @@ def test_records_of_all_kinds_in_one_batch() -> None:
         deliveries.append(producer.send("t", b"value", key, headers=headers))
         sizes.append(batch.size)
     assert [after - before for before, after in itertools.pairwise(sizes)] == [29, 30, 30, 29, 44, 30]
+    batch.seal()
     assert batch.keys == [None, None, b"k", b"k", None, b"k", b"k"]
     assert batch.headers == [(), (), (), (), (), [("h", b"1")], ()]
     assert [(delivery.batch, delivery.index) for delivery in deliveries] == [(batch, index) for index in range(7)]

@@ -170,8 +170,9 @@ def test_a_batch_with_a_wrong_crc_is_refused() -> None:
 
 def test_records_are_laid_out_behind_room_for_the_header_and_sent_from_there() -> None:
     made = ProducerBatch("t", 0, 0, 0)
-    made.values = [b"v" * 100] * 300
-    made.stamp(0, 1_700_000_000_000)
+    for _ in range(300):
+        made.add(b"v" * 100, None, None, None, 1_700_000_000_000)
+    made.seal()
     wanted = build([(1_700_000_000_000, None, b"v" * 100, ())] * 300)
     sent = made.encode(Codec.NONE, None)
     assert sent is made.uncompressed, "there is a copy"

@@ -62,7 +62,7 @@ class PartitionQueue:
 class TopicQueue:
     """The partitions of one topic, as many as the metadata has shown."""
 
-    __slots__ = ("available", "count", "name", "partitions", "sticky")
+    __slots__ = ("available", "count", "keyless", "name", "partitions")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class TopicQueue:
         #: Numbers of the partitions with a leader; all partitions if none has one.
         self.available: Sequence[int] = ()
         #: The partition for records without a key.
-        self.sticky = 0
+        self.keyless = PartitionQueue(name, 0)
 
 
 class Accumulator:
@@ -131,10 +131,11 @@ class Accumulator:
         if queue is None:
             queue = self.topics[topic] = TopicQueue(topic)
         for number in range(len(queue.partitions), count):
-            queue.partitions.append(PartitionQueue(topic, number))
+            queue.partitions.append(PartitionQueue(topic, number) if number else queue.keyless)
         queue.count = count
         queue.available = available or range(count)
-        if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
+        sticky = queue.keyless.number
+        if sticky not in queue.available or (len(queue.partitions) == count and sticky == 0):
             self.choose_sticky(queue)
 
     def lacks(self, topic: str, partition: int) -> bool:
@@ -158,9 +159,9 @@ class Accumulator:
         key: bytes | None,
         partition: int | None,
         headers: Sequence[Header] | None,
-        timestamp: int,
+        timestamp: int | None,
     ) -> Delivery | None:
-        """Add a record. None if there is no room: the caller waits and tries again.
+        """Add a record, with its own timestamp (ms) or the clock's. None if there is no room: the caller tries again.
 
         KeyError if the topic's partitions are not set yet.
         """
@@ -174,38 +175,23 @@ class Accumulator:
             if key is not None:
                 partition = key_hash(key) % queue.count
             else:
-                partition = queue.sticky
+                partition = queue.keyless.number
         elif not 0 <= partition < queue.count:
             raise _no_partition(queue, partition)
         if headers:
             for name, content in headers:
                 size += _HEADER_OVERHEAD + 3 * len(name) + len(content or b"")
         batch = queue.partitions[partition].open
-        if batch is None or size > batch.room:
+        if batch is None or batch.sealed or size > batch.room:
             batch = self._batch_with_room(queue, partition, size)
             if batch is None:
                 return None
             self.stirred = True
-        index = len(batch.values)
         batch.room -= size
-        if timestamp != batch.timestamp:
-            batch.stamp(index, timestamp)
-        # A call that Ctrl-C has interrupted may have left a key, headers or a run at this index.
-        if key is not None or batch.keys is not None:
-            if batch.keys is None:
-                batch.keyed, batch.keys = None, [None] * index
-                if batch.headers is None:
-                    batch.keyed = True
-            batch.keys[index:] = (key,)
-        if headers or batch.headers is not None:
-            if batch.headers is None:
-                batch.keyed, batch.headers = None, [()] * index
-            batch.headers[index:] = (headers or (),)
-        # The last step: the record is in the batch with its value.
-        batch.values.append(value)
+        ticket = batch.add(value, key, headers, timestamp, self._clock.now_ms())
         if self._round_robin and key is None:
             self._choose_next(queue)
-        return Delivery.of(batch, index)
+        return Delivery.of(batch, ticket)
 
     def _batch_with_room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """The partition's open batch, grown or new, with room for `size` more bytes; None if memory is exhausted."""
@@ -223,7 +209,7 @@ class Accumulator:
             )
         batch = partition.open
         if batch is not None:
-            if batch.size + size <= self._batch_bytes_max:
+            if not batch.sealed and batch.size + size <= self._batch_bytes_max:
                 more = max(self._batch_size, size)
                 if not self._reserve(more):
                     return None
@@ -233,7 +219,7 @@ class Accumulator:
                 batch.room += batch.limit - before
                 return batch
             self.close_batch(partition)
-            if queue.sticky == number and not self._round_robin:
+            if queue.keyless is partition and not self._round_robin:
                 # The current record stays with this partition; the next ones go elsewhere.
                 self.choose_sticky(queue)
         wanted = max(self._batch_size, size)
@@ -278,6 +264,8 @@ class Accumulator:
             batch.reserved = 0
         for topic in self.topics.values():
             for partition in topic.partitions:
+                if partition.open is not None:
+                    partition.open.seal()
                 partition.open = None
                 partition.closed.clear()
         return left
@@ -306,18 +294,27 @@ class Accumulator:
     def choose_sticky(self, queue: TopicQueue) -> int:
         """Choose another partition for records without a key; returns its number."""
         load = [len(partition.closed) + len(partition.in_flight) for partition in queue.partitions]
-        queue.sticky = next_sticky(queue.available, load, queue.sticky, self._rng)
-        return queue.sticky
+        number = next_sticky(queue.available, load, queue.keyless.number, self._rng)
+        queue.keyless = queue.partitions[number]
+        return number
 
     def _choose_next(self, queue: TopicQueue) -> None:
-        later = [number for number in queue.available if number > queue.sticky]
-        queue.sticky = later[0] if later else queue.available[0]
+        later = [number for number in queue.available if number > queue.keyless.number]
+        queue.keyless = queue.partitions[later[0] if later else queue.available[0]]
 
     def close_batch(self, partition: PartitionQueue) -> None:
         """Close the open batch, so that it takes no more records."""
-        if partition.open is not None:
-            partition.closed.append(partition.open)
-            partition.open = None
+        batch = partition.open
+        if batch is None:
+            return
+        # In steps that can be done again, because Ctrl-C may come behind any.
+        batch.seal()
+        if not batch.records:
+            # The call that opened it was interrupted.
+            return self.complete(partition, batch)
+        if not partition.closed or partition.closed[-1] is not batch:
+            partition.closed.append(batch)
+        partition.open = None
 
     # ---- out
 
@@ -329,7 +326,7 @@ class Accumulator:
                 return None
             return batch.retry_at_ms
         batch_open = partition.open
-        if batch_open is None or not batch_open.values:
+        if batch_open is None or not batch_open.records:
             return None
         if self.flushing or self.starved or batch_open.size >= self._threshold(partition):
             return now_ms
@@ -346,9 +343,12 @@ class Accumulator:
         if not partition.closed:
             self.close_batch(partition)
             queue = self.topics[partition.topic]
-            if queue.sticky == partition.number and not self._round_robin:
+            if queue.keyless is partition and not self._round_robin:
                 self.choose_sticky(queue)
         batch = partition.closed.popleft()
+        if batch is partition.open:
+            # Ctrl-C had come before it was closed.
+            partition.open = None
         if batch.serial < 0:
             batch.serial = self._serial
             self._serial += 1
@@ -386,8 +386,10 @@ class Accumulator:
             if not partition.closed and partition.open is None:
                 self.active.pop(partition, None)
         elif batch is partition.open:
+            batch.seal()
             partition.open = None
-            self.active.pop(partition, None)
+            if not partition.closed:
+                self.active.pop(partition, None)
         self.incomplete.pop(batch, None)
         self.memory_used -= batch.reserved
         batch.reserved = 0

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from ottla.columns.encode_records import Run, encode_records
+from ottla.client.producer.filling import Filling
+from ottla.columns.encode_records import encode_records
 from ottla.kernel.argument import optional_seconds
 from ottla.kernel.client_error import RequestTimedOut
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
-from ottla.wire.batch import HEADER_BYTES, NO_LEADER_EPOCH, TRANSACTIONAL, Header, assemble, read, seal
+from ottla.wire.batch import HEADER_BYTES, NO_LEADER_EPOCH, TRANSACTIONAL, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
 _log = logging.getLogger("ottla.client")
@@ -39,7 +40,7 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
-class ProducerBatch:
+class ProducerBatch(Filling):
     """Records of one partition that are sent together."""
 
     __slots__ = (
@@ -47,16 +48,12 @@ class ProducerBatch:
         "attempts",
         "base_sequence",
         "body",
-        "count",
         "created_ms",
         "deadline_ms",
         "done",
         "encoded",
         "parts",
         "error",
-        "headers",
-        "keyed",
-        "keys",
         "leader_epoch",
         "limit",
         "loop",
@@ -67,37 +64,21 @@ class ProducerBatch:
         "renews",
         "reserved",
         "retry_at_ms",
-        "room",
-        "runs",
         "seen",
         "serial",
-        "since_ns",
-        "timestamp",
         "topic",
         "transactional",
-        "until_ns",
-        "values",
         "waiters",
         "uncompressed",
     )
 
     def __init__(self, topic: str, partition: int, created_ms: int, deadline_ms: int) -> None:
+        super().__init__()
         self.topic = topic
         self.partition = partition
-        self.values: list[bytes | None] = []
-        #: None until a record has a key, or headers.
-        self.keys: list[bytes | None] | None = None
-        self.headers: list[Sequence[Header]] | None = None
-        #: Whether `keys` is set; None once a record has headers.
-        self.keyed: bool | None = False
-        self.runs: list[Run] = []
-        #: The last record's timestamp in ms, and the range of wall-clock nanoseconds that maps to it.
-        self.timestamp = -1
-        self.since_ns = self.until_ns = 0
         self.max_timestamp = -1
-        #: The size up to which it may grow, the part of it that is left, and its share of buffer.memory.
+        #: The size up to which it may grow, of which `room` is left, and its share of buffer.memory.
         self.limit = 0
-        self.room = 0
         self.reserved = 0
         #: Monotonic times.
         self.created_ms = created_ms
@@ -118,7 +99,6 @@ class ProducerBatch:
         self.transactional = False
         #: The compressed records, and the complete batch.
         self.body: bytes | None = None
-        self.count = 0
         self.encoded: Buffer | None = None
         #: Uncompressed records with room for the header in front: copying them would cost as much as encoding them.
         self.uncompressed: memoryview | None = None
@@ -137,28 +117,23 @@ class ProducerBatch:
         """An upper bound of the encoded size in bytes."""
         return self.limit - self.room
 
-    @property
-    def records(self) -> int:
-        """The number of records."""
-        return self.count or len(self.values)
+    def seal(self) -> None:
+        """Take no more records. Under the lock."""
+        super().seal()
+        self.max_timestamp = max((timestamp for _, timestamp in self.runs), default=-1)
 
-    def stamp(self, index: int, timestamp: int) -> None:
-        """Start a run of records with this timestamp (ms), from this index on."""
-        while self.runs and self.runs[-1][0] >= index:
-            # An interrupted call has left it; its record did not come in.
-            self.runs.pop()
-        self.runs.append((index, timestamp))
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        self.timestamp = timestamp
-        self.since_ns = timestamp * 1_000_000
-        self.until_ns = self.since_ns + 1_000_000
+    def already_encoded(self, count: int, base_timestamp: int, max_timestamp: int) -> None:
+        """Be the batch of so many records that never were objects; timestamps in ms."""
+        self.sealed = True
+        self.count = count
+        # Only the base timestamp: the encoded records have the rest.
+        self.runs = [(0, base_timestamp)]
+        self.max_timestamp = max_timestamp
 
     def encode(self, codec: Codec, level: int | None) -> Buffer:
         """The bytes to send; encoded again only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.uncompressed is None:
-                self._trim()
                 room = HEADER_BYTES if codec is Codec.NONE else 0
                 records = encode_records(self.values, self.keys, self.headers, self.runs, room=room)
                 if codec is Codec.NONE:
@@ -186,15 +161,6 @@ class ProducerBatch:
                     self.uncompressed if not self.attempts else memoryview(bytearray(self.uncompressed)), 0, -1, checked
                 )
         return self.encoded
-
-    def _trim(self) -> None:
-        """Drop what a call that Ctrl-C has interrupted has left of a record."""
-        count = len(self.values)
-        for parts in (self.keys, self.headers):
-            if parts is not None:
-                del parts[count:]
-        while self.runs[-1][0] >= count:
-            self.runs.pop()
 
     def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
         """Assign producer id, epoch and base sequence; this changes the encoded bytes."""
@@ -235,6 +201,8 @@ class ProducerBatch:
 
     def _part(self, start: int, end: int) -> ProducerBatch:
         part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
+        part.sealed = True
+        part.count = end - start
         part.values = self.values[start:end]
         part.keys = None if self.keys is None else self.keys[start:end]
         part.headers = None if self.headers is None else self.headers[start:end]
@@ -264,7 +232,6 @@ class ProducerBatch:
         self._finish()
 
     def _finish(self) -> None:
-        self.count = self.records
         self.done = True
         # The program may keep deliveries for a long time: release the records.
         self.encoded = self.body = self.uncompressed = self.keys = self.headers = self.loop = None
@@ -311,7 +278,7 @@ class Delivery:
     # `send` makes one per record: without an `__init__`, which would cost twice as much.
     __slots__ = ("batch", "index")
 
-    #: The record's batch, and its index in it.
+    #: The record's batch, and its ticket there.
     batch: ProducerBatch
     index: int
 
@@ -386,7 +353,7 @@ class Delivery:
 
     def _locate(self) -> tuple[ProducerBatch, int]:
         """The batch that carries the record now, which may be a half of its first one, and the index in it."""
-        batch, index = self.batch, self.index
+        batch, index = self.batch, self.batch.position(self.index)
         while batch.parts:
             first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
             batch, index = part, index - first

@@ -275,10 +275,7 @@ def fill(
 ) -> None:
     """Encode the rows into their batch; `memory(size)` returns the memory for uncompressed rows."""
     stamps = cut.timestamps
-    # Only the base timestamp: the encoded records have the rest.
-    batch.runs = [(0, int(stamps[0]))]
-    batch.max_timestamp = int(stamps.max())
-    batch.count = len(cut.values)
+    batch.already_encoded(len(cut.values), int(stamps[0]), int(stamps.max()))
     if codec is Codec.NONE:
         batch.uncompressed = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES, memory=memory)
         batch.limit = len(batch.uncompressed)

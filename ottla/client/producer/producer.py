@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.checked import checked
-from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
+from ottla.client.connection.clock import current_clock, now_ms, randomness
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.connection.telemetry import TelemetryPush
@@ -379,15 +379,13 @@ def convert(
     partition: Any,
     headers: object,
     timestamp: Any,
-) -> tuple[bytes | None, bytes | None, int | None, Sequence[Header] | None, int]:
+) -> tuple[bytes | None, bytes | None, int | None, Sequence[Header] | None, int | None]:
     """A record's parts as bytes, through the serializers. TypeError or ValueError for an invalid argument."""
     if not isinstance(topic, str):
         topic_name(topic)
     if partition is not None and partition.__class__ is not int:
         partition = whole(partition, "partition", 0)
-    if timestamp is None:
-        timestamp = wall_ms()
-    elif timestamp.__class__ is not int or not 0 <= timestamp < 1 << 63:
+    if timestamp is not None and (timestamp.__class__ is not int or not 0 <= timestamp < 1 << 63):
         timestamp = whole(timestamp, "timestamp (ms since 1970)", 0)
     if value is not None and (value.__class__ is not bytes or settings.value_serializer is not None):
         to_bytes = settings.value_serializer

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_now_ns = time.time_ns
+_now_s = time.time
 
 
 class Producer(Generic[K, V]):
@@ -114,46 +114,48 @@ class Producer(Generic[K, V]):
 
         `timestamp` is in milliseconds since 1970-01-01 UTC. See `AsyncProducer.send` for the arguments and errors.
         """
-        # `Accumulator.append` is inlined for bytes into a batch with room: a call and a `with` would double the time.
+        # `Accumulator.append` is inlined for bytes into a batch with room: a call would double the time. `Filling` says
+        # why this needs no lock.
         content: Any = value
         name: Any = key
         if (
             content.__class__ is bytes
-            and topic.__class__ is str
             and partition is None
             and headers is None
             and timestamp is None
             and (name is None or name.__class__ is bytes)
+            and topic.__class__ is str
             and (queue := self._fast_topics.get(topic)) is not None
         ):
-            now = _now_ns()
             size = len(content) + RECORD_OVERHEAD
+            keys: Any = None
             if name is None:
-                number, keyed = queue.sticky, False
+                batch = queue.keyless.open
             else:
-                number, keyed = key_hash(name) % queue.count, True
+                batch = queue.partitions[key_hash(name) % queue.count].open
                 size += len(name)
-            handle = Delivery()
-            # `with` takes and releases the lock wherever Ctrl-C comes, which a call before `try` does not.
-            with self._lock:
-                batch = queue.partitions[number].open
-                if batch is not None and batch.keyed is keyed:
-                    room = batch.room - size
-                    if room >= 0:
-                        batch.room = room
-                        values = batch.values
-                        index = len(values)
-                        if not batch.since_ns <= now < batch.until_ns:
-                            batch.stamp(index, now // 1_000_000)
-                        if keyed:
-                            keys: Any = batch.keys
-                            if len(keys) != index:
-                                del keys[index:]
-                            keys.append(name)
-                        handle.batch = batch
-                        handle.index = index
-                        # The last step: the record is in the batch with its value.
-                        values.append(content)
+                keys = None if batch is None else batch.key_slots
+            if (
+                batch is not None
+                and (name is None or keys is not None)
+                and batch.since_s <= _now_s() < batch.until_s
+                and (room := batch.room - size) >= 0
+            ):
+                batch.room = room
+                handle = Delivery()
+                handle.batch = batch
+                handle.index = ticket = next(batch.tickets)
+                try:
+                    if name is not None:
+                        keys[ticket] = name
+                    batch.slots[ticket] = content
+                    batch.stored.append(None)
+                    if not batch.sealed:
+                        return handle
+                except IndexError:
+                    pass
+                with self._lock:
+                    if batch.place(ticket, content, name):
                         return handle
         return self._send(topic, value, key, partition, headers, timestamp)
 
@@ -232,7 +234,7 @@ class Producer(Generic[K, V]):
         key: bytes | None,
         partition: int | None,
         pairs: Sequence[Header] | None,
-        timestamp: int,
+        timestamp: int | None,
         deadline_ms: int,
     ) -> Delivery:
         """Append a record whose topic's metadata is missing, or that found no room."""
