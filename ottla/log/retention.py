@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 def delete_old_segments(log: "Log", now_ms: int) -> int:
     """Apply retention; the number of deleted segments."""
-    log.remove_deleted(now_ms)
     if log.being_cleaned:
         # The cleaner's job reads these segments by file name.
         return 0
@@ -37,13 +36,13 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
     return count
 
 
-def remove_deleted(log: "Log", now_ms: int) -> int:
-    """Remove the files of deleted segments whose delay has passed."""
-    due = [entry for entry in log.pending_removals if entry[0] <= now_ms]
+def remove_deleted(log: "Log", now_ms: int, most: int | None = None) -> list[Segment]:
+    """Unlink deleted segments whose delay has passed; the caller drops them where that may take a while."""
+    due = [entry for entry in log.pending_removals if entry[0] <= now_ms][:most]
     for entry in due:
         entry[1].remove()
         log.pending_removals.remove(entry)
-    return len(due)
+    return [segment for _, segment in due]
 
 
 def advance_start_offset(log: "Log", offset: int) -> bool:

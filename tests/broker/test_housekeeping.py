@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
@@ -23,13 +25,24 @@ class _Log:
         self.name, self.error, self.answers = name, error, answers
         self.settings = SimpleNamespace(producer_expiration_ms=5)
         self.producers = SimpleNamespace(expire=lambda now, after: scene.said.append(("expire", name, now, after)))
+        self.path = f"/a/{name}-0"
+        #: Deleted segments whose files are due, and how many segments retention deletes.
+        self.pending_removals: list[object] = []
+        self.old_segments = 0
         self._scene = scene
 
-    def delete_old_segments(self, now_ms: int) -> bool:
+    def delete_old_segments(self, now_ms: int) -> int:
         self._scene.said.append(("retain", self.name, now_ms))
         if self.error is not None:
             raise self.error
-        return False
+        return self.old_segments
+
+    def remove_deleted(self, now_ms: int, most: int) -> list[object]:
+        if self.error is not None:
+            raise self.error
+        removed, self.pending_removals = self.pending_removals[:most], self.pending_removals[most:]
+        self._scene.said.append(("unlink", self.name, len(removed)))
+        return removed
 
     @property
     def wants_flush(self) -> bool:
@@ -47,7 +60,11 @@ class _Scene:
         self.said: list[tuple[Any, ...]] = []
         self.timers: list[tuple[float, Any]] = []
         self.logs: list[_Log] = []
+        #: The directories of deleted logs, and why they cannot be removed.
+        self.deleted: list[str] = []
         self.removal_error: OSError | None = None
+        #: What waits for a turn of the loop.
+        self.turns: list[Callable[[], None]] = []
         #: The error of writing each directory's checkpoints.
         self.errors: dict[str, Exception | None] = {"/a": None}
         self.closed = False
@@ -67,15 +84,25 @@ class _Scene:
             scene.timers.append((seconds, run))
             return SimpleNamespace(cancel=lambda: scene.said.append(("cancelled", seconds)))
 
-        def remove_deleted(now_ms: int) -> None:
-            scene.said.append(("remove", now_ms))
-            if scene.removal_error is not None:
-                raise scene.removal_error
+        def take_deleted(now_ms: int) -> list[tuple[int, str]]:
+            say("take", now_ms)
+            return [(now_ms, path) for path in scene.deleted]
 
-        def submit(path: str) -> Future[None]:
-            task: Future[None] = Future()
-            task.set_exception(error) if (error := scene.errors[path]) else task.set_result(None)
+        def remove(due: list[tuple[int, str]]) -> list[tuple[tuple[int, str], OSError]]:
+            say("remove", len(due))
+            error = scene.removal_error
+            return [] if error is None else [(each, error) for each in due]
+
+        def submit(job: Any, *given: Any) -> Future[Any]:
+            task: Future[Any] = Future()
+            if callable(job):
+                task.set_result(job(*given))
+            else:
+                task.set_exception(error) if (error := scene.errors[job]) else task.set_result(None)
             return task
+
+        def call_soon(call: Any, *given: Any) -> None:
+            scene.turns.append(lambda: call(*given))
 
         def say(*words: Any) -> None:
             scene.said.append(words)
@@ -89,16 +116,20 @@ class _Scene:
             clock=SimpleNamespace(now_ms=lambda: 1000),
             closed=self.closed,
             pool=SimpleNamespace(submit=submit),
-            loop=SimpleNamespace(call_later=call_later, call_soon_threadsafe=lambda call, *given: call(*given)),
+            loop=SimpleNamespace(
+                call_later=call_later, call_soon=call_soon, call_soon_threadsafe=lambda call, *given: call(*given)
+            ),
         )
         store: Any = SimpleNamespace(
-            remove_deleted=remove_deleted,
+            take_deleted=take_deleted,
+            removals=SimpleNamespace(remove=remove, put_back=lambda left: say("put back", len(left))),
+            logs=lambda: dict(enumerate(scene.logs)),
             directories=list(self.errors),
             checkpoint_tasks=lambda: list(self.errors),
             changed_tasks=changed_tasks,
         )
         hosted = {
-            TopicPartition("t", number): SimpleNamespace(log=log, tp=f"t-{number}")
+            TopicPartition("t", number): SimpleNamespace(log=log, tp=TopicPartition("t", number))
             for number, log in enumerate(self.logs)
         }
         leadership: Any = SimpleNamespace(hosted=hosted, retry_creation=lambda: say("retry creation"))
@@ -131,19 +162,63 @@ def test_logs_that_have_rolled_are_flushed_before_each_checkpoint() -> None:
     scene = _Scene()
     scene.logs = [_Log(scene, "a", rolled=True), _Log(scene, "b"), _Log(scene, "c", rolled=True)]
     scene.jobs.checkpoint()
-    assert scene.said == [("retry creation",), ("remove", 1000), ("flush", ["a", "c"])]
+    assert scene.said == [("retry creation",), ("take", 1000), ("flush", ["a", "c"])]
     scene.logs = scene.logs[1:2]
     scene.said.clear()
     scene.jobs.checkpoint()
-    assert scene.said == [("retry creation",), ("remove", 1000)]
+    assert scene.said == [("retry creation",), ("take", 1000)]
 
 
-def test_files_that_cannot_be_removed_hold_up_no_checkpoint() -> None:
+def test_files_that_cannot_be_removed_hold_up_no_checkpoint_and_are_tried_again() -> None:
     scene = _Scene()
-    scene.removal_error = OSError(errno.EACCES, "not yours")
-    scene.logs = [_Log(scene, "a", rolled=True)]
+    scene.deleted, scene.removal_error = ["/a/x-0.1-delete", "/a/x-1.1-delete"], OSError(errno.EACCES, "not yours")
+    scene.logs = [_Log(scene, "a", OSError(errno.EACCES, "not yours"), rolled=True), _Log(scene, "b")]
+    for log in scene.logs:
+        log.pending_removals = [object()]
     scene.jobs.checkpoint()
-    assert scene.said[-1] == ("flush", ["a"])
+    assert scene.said == [
+        ("retry creation",),
+        ("take", 1000),
+        ("remove", 2),
+        ("put back", 2),
+        ("unlink", "b", 1),
+        ("flush", ["a"]),
+    ]
+    scene.turns.pop()()
+    assert scene.said[-1] == ("unlink", "b", 0)
+
+
+def test_deleted_segments_are_unlinked_in_steps_and_closed_elsewhere() -> None:
+    scene = _Scene()
+    log = _Log(scene, "a")
+    log.pending_removals = segments = [object() for _ in range(120)]
+    scene.logs = [log]
+    scene.jobs.checkpoint()
+    while scene.turns:
+        scene.turns.pop()()
+    assert [each for each in scene.said if each[0] == "unlink"] == [("unlink", "a", n) for n in (50, 50, 20, 0)]
+    # The list, and the call itself.
+    known_by = sys.getrefcount(segments[0])
+    assert known_by == 2
+
+
+def test_retention_goes_in_steps_and_leaves_partitions_alone_that_end_between_them() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, str(number)) for number in range(1200)]
+    scene.logs[3].old_segments = 30
+    jobs = scene.jobs
+    jobs.retain()
+    assert len(scene.said) == 2 * 200, "a deleted segment costs more than a look"
+    del jobs._leadership.hosted[TopicPartition("t", 250)]
+    while scene.turns:
+        assert len(scene.turns) == 1
+        scene.turns.pop()()
+    retained = [each[1] for each in scene.said if each[0] == "retain"]
+    assert retained == [str(number) for number in range(1200) if number != 250]
+    scene.closed = True
+    scene.said.clear()
+    scene.jobs.retain()
+    assert not scene.said
 
 
 @pytest.mark.parametrize(

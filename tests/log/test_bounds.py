@@ -76,7 +76,8 @@ def test_retention_makes_room_on_a_disk_that_is_too_full_for_a_new_segment(disk:
     disk.fill(disk._used() + room)
     assert log.delete_old_segments(_NOW + 2000) == 2
     assert (log.start_offset, log.bases, log.end_offset) == (2, [2], 3)
-    # The first removal makes the room, and the new segment takes some of it.
+    # Their removal makes the room, and the new segment takes some of it.
+    assert len(log.remove_deleted(_NOW + 2050)) == 2
     assert log.delete_old_segments(_NOW + 2050) == 1
     assert (log.start_offset, log.bases, log.size) == (3, [3], 0)
 

@@ -285,9 +285,10 @@ def test_the_files_of_a_deleted_segment_stay_for_their_delay(disk: SimDisk) -> N
         return sum(name.endswith(".log.deleted") for name in disk.list("/d/t-0"))
 
     assert deleted() == 4
-    assert log.remove_deleted(_NOW_MS + 59) == 0
+    assert log.remove_deleted(_NOW_MS + 59) == []
     assert deleted() == 4
-    assert log.remove_deleted(_NOW_MS + 60) == 4
+    assert len(log.remove_deleted(_NOW_MS + 60, 3)) == 3
+    assert len(log.remove_deleted(_NOW_MS + 60, 3)) == 1
     assert deleted() == 0
 
 

@@ -337,10 +337,12 @@ def test_a_move_whose_log_does_not_open_leaves_nothing_in_the_way_of_the_next(mo
             store.finish_move(tp, 1)
     assert store.get(tp) is log
     store.cancel_move(tp)
-    assert not [name for name in disk.list(target) if name.startswith("t-0")]
+    assert not [name for name in disk.list(target) if name.startswith("t-0") and not name.endswith("-delete")]
     begin()
     assert store.finish_move(tp, 1) is store.get(tp)
     assert store.directory_of(tp) == target
+    store.remove_deleted(1 << 40)
+    assert [name for name in disk.list(target) if name.startswith("t-0")] == ["t-0"]
 
 
 def _written(monkeypatch: pytest.MonkeyPatch) -> list[str]:

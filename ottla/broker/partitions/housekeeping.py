@@ -2,14 +2,15 @@
 
 Rules:
 - Each job runs at the interval of its Kafka setting. A job that fails is logged and retried; it never stops the node.
-- The node's thread pool deletes files: removing a file of a gigabyte takes a while.
+- What grows with the number of partitions goes in steps, and the loop serves others between them.
+- Threads of the node's pool remove deleted logs and close deleted segments: a file of a gigabyte takes 40 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,11 +25,16 @@ if TYPE_CHECKING:
     from ottla.broker.partitions.log_dirs import LogDirs
     from ottla.broker.runtime import Runtime
     from ottla.kernel.ids import TopicPartition
+    from ottla.log.directory.removals import Removal
     from ottla.log.directory.store import Store
     from ottla.replica.hosted import HostedReplica
 
 _log = logging.getLogger("ottla.broker")
 _MAX_MS = (1 << 31) - 1
+_ENDED = object()
+#: The partitions that one step looks at, and how many of them a deleted segment costs.
+_STEP = 500
+_DELETED = 10
 
 
 class Housekeeping:
@@ -74,41 +80,73 @@ class Housekeeping:
 
         plan()
 
+    def _in_steps(self, work: Iterator[None]) -> None:
+        """Do the next step of the work now, and the others in later turns of the loop."""
+        if not self._runtime.closed and next(work, _ENDED) is not _ENDED:
+            self._runtime.loop.call_soon(self._in_steps, work)
+
     def retain(self) -> None:
         """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
-        self._retain(list(self._leadership.hosted.values()))
+        self._in_steps(self._retain(list(self._leadership.hosted.values())))
 
     def retain_one(self, tp: TopicPartition) -> None:
         """Do the same for one partition, whose cleaning retention has waited for."""
         partition = self._leadership.hosted.get(tp)
         if partition is not None:
-            self._retain([partition])
+            self._in_steps(self._retain([partition]))
 
-    def _retain(self, partitions: Iterable[HostedReplica]) -> None:
-        now_ms = self._runtime.clock.now_ms()
+    def _retain(self, partitions: Iterable[HostedReplica]) -> Iterator[None]:
+        now_ms, work = self._runtime.clock.now_ms(), 0
         failed: list[tuple[Log, OSError]] = []
         for partition in partitions:
+            if self._leadership.hosted.get(partition.tp) is not partition:
+                # It has ended since the step before.
+                continue
+            deleted = 0
             try:
-                if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
+                deleted = partition.log.delete_old_segments(now_ms)
+                if deleted and isinstance(partition, Partition):
                     partition.log_start_moved()
             except OSError as error:
                 _log.exception("cannot delete the old segments of %s; will retry", partition.tp)
                 failed.append((partition.log, error))
             partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
+            work += 1 + _DELETED * deleted
+            if work >= _STEP:
+                work = 0
+                yield
         for log, reason in failed:
             self._log_dirs.check(log, reason)
 
     def checkpoint(self) -> None:
         """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""
         self._leadership.retry_creation()
-        try:
-            self._store.remove_deleted(self._runtime.clock.now_ms())
-        except OSError:
-            _log.exception("cannot remove the files of deleted logs; will retry")
+        now_ms = self._runtime.clock.now_ms()
+        removals = self._store.take_deleted(now_ms)
+        if removals:
+            self._runtime.pool.submit(self._store.removals.remove, removals).add_done_callback(self._on_removed)
+        self._in_steps(self._remove_segments(now_ms))
         rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
         if rolled:
             self._flusher.flush(rolled, lambda: None)
         self._write(zip(self._store.directories, self._store.checkpoint_tasks(), strict=True))
+
+    def _on_removed(self, task: Future[list[tuple[Removal, OSError]]]) -> None:
+        left = task.result()
+        if left:
+            _log.error("cannot remove %d deleted logs; will retry; %s: %s", len(left), left[0][0][1], left[0][1])
+            if not self._runtime.closed:
+                self._runtime.loop.call_soon_threadsafe(self._store.removals.put_back, left)
+
+    def _remove_segments(self, now_ms: int) -> Iterator[None]:
+        for log in [log for log in self._store.logs().values() if log.pending_removals]:
+            try:
+                while removed := log.remove_deleted(now_ms, _STEP // _DELETED):
+                    # The thread drops the last references.
+                    self._runtime.pool.submit(removed.clear)
+                    yield
+            except OSError:
+                _log.exception("cannot remove deleted segments of %s; will retry", log.path)
 
     def checkpoint_start_offsets(self) -> None:
         """Write the start offsets of the directories where these have changed."""

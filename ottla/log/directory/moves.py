@@ -16,6 +16,7 @@ from ottla.log import checkpoint
 from ottla.log.directory import kept_copy
 from ottla.log.directory.checkpoints import Checkpoints
 from ottla.log.directory.directory import Directory, LockingDisk
+from ottla.log.directory.removals import Removals
 from ottla.log.log import Log
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY
 
@@ -30,8 +31,7 @@ class Moves(Checkpoints):
         super().__init__(disk)
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
-        #: (due time in ms, path) of the directories to be removed.
-        self._pending_removals: list[tuple[int, str]] = []
+        self.removals = Removals(disk)
         self._now_ms = 0
 
     def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
@@ -48,7 +48,7 @@ class Moves(Checkpoints):
         log.discard()
         # First of all, and without writing anything: a topic is often deleted because its disk is full.
         self._disk.rename(log.path, target)
-        self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
+        self.removals.add(now_ms + log.settings.file_delete_delay_ms, target)
         self.cancel_move(tp)
 
     def _drop(self, tp: TopicPartition) -> Log:
@@ -147,7 +147,7 @@ class Moves(Checkpoints):
         return log
 
     def cancel_move(self, tp: TopicPartition) -> None:
-        """Cancel the move, if there is one, and remove the copy: now, or when the disk takes that."""
+        """Cancel the move, if there is one. The copy, which may be large, is removed later on a thread."""
         move = self._futures.pop(tp, None)
         if move is None:
             return
@@ -168,8 +168,7 @@ class Moves(Checkpoints):
                 self._disk.rename(path, aside)
                 path = aside
                 self._disk.sync_directory(directory.path)
-                self._disk.remove_tree(path)
             except OSError as error:
                 # The copy may be on another disk than the log: its failure is not that of the caller's disk.
-                _log.error("cannot remove %s: %s; will retry", path, error)
-                self._pending_removals.append((self._now_ms, path))
+                _log.error("cannot move %s aside; it is removed later: %s", path, error)
+            self.removals.add(self._now_ms, path)

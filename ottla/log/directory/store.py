@@ -28,6 +28,7 @@ from ottla.log.directory.directory import Directory, LockingDisk
 from ottla.log.directory.moves import Moves
 from ottla.log.directory.new_log import NewLog
 from ottla.log.directory.opening import Opening, PendingLogs, await_logs, begin, read_checkpoints, sort_copies
+from ottla.log.directory.removals import Removal
 from ottla.log.log import Log
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
 from ottla.log.setting import LogSettings
@@ -195,7 +196,7 @@ class Store(Moves):
             self.cancel_move(tp)
             del self._home[tp]
             self._logs.pop(tp).discard()
-        self._pending_removals = [entry for entry in self._pending_removals if not entry[1].startswith(f"{path}/")]
+        self.removals.fail(path)
         return lost
 
     def distrust(self, path: str, error: OSError) -> None:
@@ -242,16 +243,16 @@ class Store(Moves):
             log.discard()
         self._disk.rename(log.path, self.aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
+    def take_deleted(self, now_ms: int) -> list[Removal]:
+        """The directories of deleted logs whose delay has passed, for `removals.remove` on a thread."""
+        self._now_ms = max(self._now_ms, now_ms)
+        return self.removals.take(now_ms)
+
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted logs and segments whose delay has passed. OSError at the end if some stay."""
-        self._now_ms = max(self._now_ms, now_ms)
-        failures = []
-        for entry in [each for each in self._pending_removals if each[0] <= now_ms]:
-            try:
-                self._disk.remove_tree(entry[1])
-                self._pending_removals.remove(entry)
-            except OSError as error:
-                failures.append(error)
+        left = self.removals.remove(self.take_deleted(now_ms))
+        self.removals.put_back(left)
+        failures = [error for _, error in left]
         for log in self._logs.values():
             try:
                 log.remove_deleted(now_ms)
