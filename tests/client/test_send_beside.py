@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from itertools import count
 
 import pytest
@@ -209,6 +211,30 @@ def test_an_end_that_ctrl_c_has_cut_short_is_made_up_for() -> None:
     filling.sealed = True
     assert filling.place(1, b"1", None) and filling.values == [b"0", b"1"]
     assert not filling.place(2, b"2", None)
+
+
+def fill_next(filling: Filling) -> None:
+    """The steps of `send`."""
+    ticket = next(filling.tickets)
+    with suppress(IndexError):
+        filling.slots[ticket] = b"behind"
+        filling.stored.append(None)
+
+
+def test_a_record_behind_the_end_does_not_stand_in_for_an_empty_slot() -> None:
+    """Three threads: one ends the batch, one has a ticket only, and the third one comes in while the batch ends."""
+    point, came = 0, True
+    while came:
+        filling = filled(3)
+        late = next(filling.tickets)
+        at_point = AtPoint(point, "producer", partial(fill_next, filling), everywhere=True)
+        with at_point:
+            filling.seal()
+        came = at_point.left < 0
+        assert filling.values in ([b"0", b"1", b"2"], [b"0", b"1", b"2", b"behind"]), f"after {point} instructions"
+        assert not filling.place(late, b"late", None), f"after {point} instructions"
+        point += 1
+    assert point > 50
 
 
 def test_records_are_counted_as_they_come() -> None:

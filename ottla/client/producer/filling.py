@@ -153,13 +153,15 @@ class Filling:
         self.sealed = True
         if not self.slots:
             return
+        # Counted before the tickets end: a record that comes in between would make up for a slot that is empty.
+        stored = len(self.stored)
         taken = next(self.tickets)
         values = self.slots[:taken]
         keys = None if self.key_slots is None else self.key_slots[:taken]
         headers = None if self.header_slots is None else self.header_slots[:taken]
         runs = self.stamps
         lost: list[int] = []
-        if len(self.stored) != taken:
+        if stored != taken:
             lost = [ticket for ticket in range(taken) if ticket >= len(values) or values[ticket] is _EMPTY]
         if lost or self.given:
             gone = set(lost)
