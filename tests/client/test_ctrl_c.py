@@ -187,3 +187,35 @@ def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush() -> None:
         number += 1
     producer.flush(10)
     producer.close(flush=False)
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_ctrl_c_at_the_end_of_a_batch_leaves_it_where_it_is_sent_once(records: int) -> None:
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    accumulator = producer._accumulator
+    number, interrupted = 0, True
+    while interrupted:
+        interrupted, topic, told = False, f"t{number}", f"after {number} points"
+        with producer._lock:
+            accumulator.set_partitions(topic, 1, (0,))
+            (partition,) = accumulator.topics[topic].partitions
+            accumulator._batch_with_room(accumulator.topics[topic], 0, 100)
+            if records:
+                accumulator.append(topic, b"v", None, None, None, None)
+            with CtrlC(number, "producer"):
+                try:
+                    accumulator.close_batch(partition)
+                except KeyboardInterrupt:
+                    interrupted = True
+            left = list(accumulator.incomplete)
+            assert [batch.records for batch in left if batch.records] == [1] * records, told
+            assert (accumulator.due_ms(partition, 0) is not None) is bool(records), told
+            assert partition.waiting() == left or not records, told
+            for batch in left:
+                accumulator.complete(partition, batch)
+            assert partition.open is None and partition not in accumulator.active, told
+            assert not accumulator.memory_used, told
+        number += 1
+    assert number > 5
+    producer.close(flush=False)

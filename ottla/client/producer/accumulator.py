@@ -56,7 +56,8 @@ class PartitionQueue:
 
     def waiting(self) -> list[ProducerBatch]:
         """The batches that are not in flight."""
-        return [*self.closed, *([self.open] if self.open is not None else [])]
+        # Ctrl-C may have come while the open batch was closed: then it is in both.
+        return [*self.closed, *([self.open] if self.open is not None and self.open not in self.closed else [])]
 
 
 class TopicQueue:
@@ -381,18 +382,18 @@ class Accumulator:
         """Remove a batch that was delivered or has failed, and release its memory."""
         if batch in partition.in_flight:
             partition.in_flight.remove(batch)
-        elif batch in partition.closed:
-            partition.closed.remove(batch)
+        else:
+            if batch in partition.closed:
+                partition.closed.remove(batch)
+            if batch is partition.open:
+                batch.seal()
+                partition.open = None
             if not partition.closed and partition.open is None:
                 self.active.pop(partition, None)
-        elif batch is partition.open:
-            batch.seal()
-            partition.open = None
-            if not partition.closed:
-                self.active.pop(partition, None)
-        self.incomplete.pop(batch, None)
+        # Memory first: behind the next call Ctrl-C may come.
         self.memory_used -= batch.reserved
         batch.reserved = 0
+        self.incomplete.pop(batch, None)
         self.starved = False
 
     def split(self, partition: PartitionQueue, batch: ProducerBatch) -> None:

@@ -84,7 +84,8 @@ class Filling:
     @property
     def records(self) -> int:
         """The number of records."""
-        return self.count if self.sealed else len(self.stored)
+        # Not by `sealed`: Ctrl-C may have cut `seal` short.
+        return len(self.stored) if self.slots else self.count
 
     def add(
         self,
