@@ -237,6 +237,22 @@ def test_a_record_behind_the_end_does_not_stand_in_for_an_empty_slot() -> None:
     assert point > 50
 
 
+def test_a_topic_is_there_with_all_its_partitions_or_not_at_all() -> None:
+    sends = Sends("keyed")
+    unknown: list[int] = []
+    sends.producer._send = lambda *_: unknown.append(0)  # type: ignore[assignment, method-assign]
+    point, came = 0, True
+    while came:
+        sends.topic = f"t{point}"
+        at_point = AtPoint(point, "producer", sends.send, everywhere=True)
+        with at_point:
+            sends.accumulator.set_partitions(sends.topic, 2, (0, 1))
+        came = at_point.left < 0
+        point += 1
+    assert len(unknown) == point - 1 > 50
+    sends.producer.close(flush=False)
+
+
 def test_records_are_counted_as_they_come() -> None:
     sends = Sends("plain")
     sends.begin("t")

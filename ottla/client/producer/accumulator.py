@@ -130,7 +130,7 @@ class Accumulator:
         """Apply a topic's metadata."""
         queue = self.topics.get(topic)
         if queue is None:
-            queue = self.topics[topic] = TopicQueue(topic)
+            queue = TopicQueue(topic)
         for number in range(len(queue.partitions), count):
             queue.partitions.append(PartitionQueue(topic, number) if number else queue.keyless)
         queue.count = count
@@ -138,6 +138,8 @@ class Accumulator:
         sticky = queue.keyless.number
         if sticky not in queue.available or (len(queue.partitions) == count and sticky == 0):
             self.choose_sticky(queue)
+        # The last step: `Producer.send` looks without the lock.
+        self.topics[topic] = queue
 
     def lacks(self, topic: str, partition: int) -> bool:
         """True if no metadata of this topic with this partition were set yet."""
