@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -218,4 +219,25 @@ def test_ctrl_c_at_the_end_of_a_batch_leaves_it_where_it_is_sent_once(records: i
             assert not accumulator.memory_used, told
         number += 1
     assert number > 5
+    producer.close(flush=False)
+
+
+def test_ctrl_c_while_the_sender_is_woken_does_not_let_it_sleep_on() -> None:
+    producer: Producer = Producer("127.0.0.1:1")
+    woken: list[object] = []
+
+    def call_soon_threadsafe(call: object) -> None:
+        woken.append(call)
+        if len(woken) == 1:
+            raise KeyboardInterrupt
+
+    with producer._lock:
+        producer._accumulator.set_partitions("t", 1, (0,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer._sender, "_loop", SimpleNamespace(call_soon_threadsafe=call_soon_threadsafe))
+        with pytest.raises(KeyboardInterrupt):
+            producer.send("t", b"1", headers=[("h", b"")])
+        for number in (b"2", b"3"):
+            producer.send("t", number, headers=[("h", b"")])
+    assert len(woken) == 2
     producer.close(flush=False)

@@ -53,7 +53,12 @@ class WakeLoop(ABC):
         """Schedule a pass, from any thread."""
         if not self._signalled and not self._closed:
             self._signalled = True
-            self._loop.call_soon_threadsafe(self._on_signal)
+            try:
+                self._loop.call_soon_threadsafe(self._on_signal)
+            except BaseException:
+                # Ctrl-C may come before the loop knows: the next signal tells it.
+                self._signalled = False
+                raise
 
     def _on_signal(self) -> None:
         self._signalled = False

@@ -189,7 +189,12 @@ class Producer(Generic[K, V]):
             delivery = self._wait(topic, *record, self._async.block_deadline_ms(deadline_ms))
         if self._accumulator.stirred:
             self._accumulator.stirred = False
-            self._sender.signal()
+            try:
+                self._sender.signal()
+            except BaseException:
+                # Ctrl-C: the next record wakes the sender.
+                self._accumulator.stirred = True
+                raise
         return delivery
 
     def send_table(
