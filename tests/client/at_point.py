@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
-_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX"})
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
 
 
 class AtPoint:
@@ -43,6 +43,8 @@ class AtPoint:
         name = frame.f_code.co_filename
         if self.left < 0 or not any(part in name for part in self._traced_files):
             return None
+        # Python 3.13 traces the opcodes only of a frame that is traced already.
+        frame.f_trace = self._traced
         frame.f_trace_opcodes = True
         self._last[frame] = "RESUME"
         return self._traced

@@ -105,7 +105,7 @@ def test_another_thread_may_come_between_any_two_steps(kind: str, what: str) -> 
         came = at_point.left < 0
         sends.check(f"after {point} instructions")
         point += 1
-    assert point > 50
+    assert point > 100
     sends.producer.close(flush=False)
 
 
