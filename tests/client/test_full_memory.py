@@ -143,6 +143,40 @@ def test_the_wait_for_a_topic_and_for_room_have_one_deadline(
     assert deadlines == [5_050, 5_050]
 
 
+def _open_timestamps(producer: AsyncProducer | Producer) -> list[dict[int, int]]:
+    batches = [partition.open for partition in producer._accumulator.topics["t"].partitions]
+    return [batch.given for batch in batches if batch is not None]
+
+
+def test_a_record_that_waits_for_room_is_as_old_as_its_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Java's client, which takes the time before it waits."""
+    for module in ("producer", "sync"):
+        monkeypatch.setattr(f"ottla.client.producer.{module}.wall_ms", lambda: 123)
+
+    async def run() -> None:
+        producer = AsyncProducer({**_SETTINGS, "max.block.ms": 60_000})
+        make_room = _fill(producer)
+        sending = asyncio.ensure_future(producer.send("t", _VALUE))
+        await asyncio.sleep(0)
+        make_room()
+        await sending
+        assert _open_timestamps(producer) == [{0: 123}]
+        await producer.close(flush=False)
+
+    asyncio.run(run())
+    with _synchronous(60_000) as producer:
+        make_room = _fill(producer)
+        wait = producer._room.wait
+
+        def makes_room(seconds: float) -> bool:
+            producer._thread.loop.call_soon_threadsafe(make_room)
+            return wait(seconds)
+
+        monkeypatch.setattr(producer._room, "wait", makes_room)
+        producer.send("t", _VALUE)
+        assert _open_timestamps(producer) == [{0: 123}]
+
+
 @contextmanager
 def _synchronous(max_block_ms: int) -> Iterator[Producer]:
     producer = Producer({**_SETTINGS, "max.block.ms": max_block_ms})

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.checked import checked
-from ottla.client.connection.clock import current_clock, now_ms, randomness
+from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.connection.telemetry import TelemetryPush
@@ -153,6 +153,8 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 deadline_ms = self.block_deadline_ms(deadline_ms)
                 await self.admit(topic, deadline_ms=deadline_ms)
         if delivery is None:
+            # As in Java, the wait for room does not make a record younger.
+            timestamp = wall_ms() if timestamp is None else timestamp
             append = functools.partial(self.append, topic, raw_value, raw_key, partition, pairs, timestamp)
             delivery = await self._in_line(append, self.block_deadline_ms(deadline_ms))
         if self._accumulator.stirred:

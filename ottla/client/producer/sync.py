@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from ottla.client.connection.clock import now_ms
+from ottla.client.connection.clock import now_ms, wall_ms
 from ottla.client.connection.loop_thread import fork_aware, forked, loop_thread
 from ottla.client.membership.commit import Offsets
 from ottla.client.producer.accumulator import RECORD_OVERHEAD, TopicQueue
@@ -244,6 +244,8 @@ class Producer(Generic[K, V]):
     ) -> Delivery:
         """Append a record whose topic's metadata is missing, or that found no room."""
         self._check_usable(topic, deadline_ms=deadline_ms)
+        # As in Java, the wait for room does not make a record younger.
+        timestamp = wall_ms() if timestamp is None else timestamp
         append = functools.partial(self._append, topic, value, key, partition, pairs, timestamp)
         with self._lock:
             return self._with_room(append, deadline_ms)
