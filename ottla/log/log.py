@@ -481,10 +481,7 @@ class Log:
         return retention.delete_old_segments(self, now_ms)
 
     def remove_deleted(self, now_ms: int, most: int | None = None) -> list[Segment]:
-        """Unlink deleted segments, or the `most` first of them, whose `file.delete.delay.ms` has passed.
-
-        The files are closed with the last reference to the segments, which takes 40 ms for a gigabyte.
-        """
+        """Unlink up to `most` deleted segments that are due; dropping the last reference may take 40 ms."""
         return retention.remove_deleted(self, now_ms, most)
 
     # ---- close

@@ -100,7 +100,7 @@ class Housekeeping:
         failed: list[tuple[Log, OSError]] = []
         for partition in partitions:
             if self._leadership.hosted.get(partition.tp) is not partition:
-                # It has ended since the step before.
+                # This node gave the replica up between two steps.
                 continue
             deleted = 0
             try:

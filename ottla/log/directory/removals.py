@@ -2,7 +2,7 @@
 
 Rules:
 - A thread removes them: each log takes some 200 us, and a file of a gigabyte 40 ms.
-- What a thread removes is in nobody's list meanwhile. What it cannot remove comes back and is tried again.
+- Directories that a thread is removing are in no list. Those that it fails to remove are put back and tried again.
 """
 
 from __future__ import annotations
