@@ -42,6 +42,17 @@ def test_new_partitions_go_where_the_fewest_are_and_the_controller_is_told() -> 
         assert scene.node.log_dirs._id_of(scene.lies_in(index)) == directory
 
 
+def test_topics_that_are_created_together_are_spread_over_the_directories() -> None:
+    scene = Scene()
+    topics = [create_topics.CreatableTopic(name=f"t{number}", num_partitions=1) for number in range(30)]
+    for topic in topics:
+        topic.replication_factor = 1
+    scene.ask(create_topics.CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+    scene.machine.settle()
+    homes = [scene.node.store.directory_of(TopicPartition(topic.name, 0)) for topic in topics]
+    assert homes.count("/a") == homes.count("/b") == 15
+
+
 def test_the_controller_is_told_of_logs_that_threads_have_made() -> None:
     scene = Scene()
     topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=40, replication_factor=1)

@@ -291,6 +291,17 @@ def test_a_new_log_goes_where_the_fewest_are(disk: SimDisk) -> None:
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
+def test_logs_count_in_their_directory_from_their_plan_to_their_end(disk: SimDisk) -> None:
+    store = _open(disk, "/a", "/b")
+    planned = [store.plan([TopicPartition(f"t{number}", 0)], _ID)[0] for number in range(4)]
+    assert [each.directory for each in planned] == ["/a", "/b", "/a", "/b"]
+    planned[1].give_up()
+    for number in (0, 2, 3):
+        planned[number].begin().adopt()
+    store.delete(TopicPartition("t3", 0), 1)
+    assert [store.plan([TopicPartition("u", number)], _ID)[0].directory for number in range(3)] == ["/b", "/b", "/a"]
+
+
 def test_a_deleted_log_is_moved_aside_and_goes_later(disk: SimDisk) -> None:
     store = _open(disk)
     _fill(store)

@@ -412,6 +412,8 @@ class Leadership:
         for log, error in results:
             if error is None:
                 self._delete_log(log.tp, log.adopt())
+            else:
+                log.give_up()
 
     def _finish_creation(self, creation: _TopicCreation) -> None:
         topic = creation.topic
@@ -430,6 +432,7 @@ class Leadership:
                 if self._runtime.node_id in topic.partitions[log.tp.partition].replicas:
                     self._host(log.tp, topic, new_log)
             else:
+                log.give_up()
                 _log.error("cannot create the log of %s: %s; will retry", log.tp, error)
                 self.without_log.add(topic.name)
                 self._log_dirs.suspect(log.directory, error)

@@ -46,6 +46,7 @@ class Directory:
         "directory_id",
         "distrust",
         "failure",
+        "load",
         "lock",
         "lowered",
         "path",
@@ -66,6 +67,8 @@ class Directory:
         self.failure: OSError | None = None
         #: Why `close` must not call the directory clean, although it is online; None while nothing speaks against it.
         self.distrust: OSError | None = None
+        #: The number of its logs, and of those that are about to be created there.
+        self.load = 0
         #: Was the last shutdown clean?
         self.clean = False
         self.points: dict[TopicPartition, int] = {}

@@ -38,6 +38,7 @@ class Moves(Checkpoints):
         """Add an open log to the store."""
         self._logs[tp] = log
         self._home[tp] = directory
+        directory.load += 1
         log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
@@ -54,6 +55,7 @@ class Moves(Checkpoints):
     def _drop(self, tp: TopicPartition) -> Log:
         """Take a log out of the store."""
         log, home = self._logs.pop(tp), self._home.pop(tp)
+        home.load -= 1
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
         home.cleaner_stale = home.cleaner_stale or log.cleaner_offset is not None

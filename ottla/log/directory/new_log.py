@@ -49,9 +49,14 @@ class NewLog:
         self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
         return self
 
+    def give_up(self) -> None:
+        """Count the log no more; once, on the loop: `adopt` does it, or the caller if `begin` failed."""
+        self._directory.load -= 1
+
     def adopt(self) -> Log:
         """Add the log to the store."""
         assert self._log is not None, "begin comes first"
+        self.give_up()
         self._store.adopt(self.tp, self._log, self._directory)
         self._directory.watermarks.pop(self.tp, None)
         return self._log

@@ -171,16 +171,12 @@ class Store(Moves):
 
         The directories in `avoid` are used only if there are no others.
         """
-        counts = dict.fromkeys([path for path in self.directories if path not in avoid] or self.directories, 0)
-        if len(counts) > 1:
-            for home in self._home.values():
-                if home.path in counts:
-                    counts[home.path] += 1
+        online = [directory for directory in self._online() if directory.path not in avoid] or self._online()
         planned = []
         for tp in partitions:
-            path = (preferred or {}).get(tp) or min(counts, key=lambda path: counts[path])
-            counts[path] = counts.get(path, 0) + 1
-            directory = self._directory(path)
+            path = (preferred or {}).get(tp)
+            directory = min(online, key=lambda each: each.load) if path is None else self._directory(path)
+            directory.load += 1
             planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
         return planned
 
