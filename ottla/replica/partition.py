@@ -252,6 +252,10 @@ class Partition(HostedReplica):
     def end(self, error: KafkaError) -> None:
         """Stop leading in this epoch and call all waiters."""
         self._ended = error
+        awaited = self.commits.first_offset is not None or self.deletions.first_offset is not None
+        if not (awaited or self.sessions or self.waiting):
+            # The partitions of a topic end in one step, 10,000 of them perhaps.
+            return
         sessions, self.sessions = self.sessions, {}
         for session, watched in sessions.items():
             watched.partition = None
