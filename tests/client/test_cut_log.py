@@ -14,7 +14,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from ottla.client import Admin, CommittedOffset, Consumer, LogTruncation, NewTopic, Producer, TopicPartition
+from ottla.client import (
+    Admin,
+    CommittedOffset,
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    LogTruncation,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from ottla.client.admin.result import PartitionDescription
 from tests.client.brokers import Brokers
 from tests.client.conftest import eventually
@@ -140,7 +150,12 @@ def write(bootstrap: str, values: list[bytes]) -> None:
 
 
 def leads(admin: Admin, node_id: int) -> bool:
-    leader = partition(admin).leader
+    try:
+        leader = partition(admin).leader
+    except KafkaError as error:
+        # Right after its creation the broker that is asked may not know the topic.
+        assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return False
     return leader is not None and leader.id == node_id
 
 
