@@ -101,12 +101,17 @@ class Filling:
             self.given[ticket] = timestamp
         elif now_ms != self.timestamp:
             self._stamp(ticket, now_ms)
-        self._reach(ticket)
+        if ticket >= len(self.slots):
+            self._reach(ticket)
         if headers:
             if self.header_slots is None:
                 self.header_slots = [_NO_HEADERS] * len(self.slots)
             self.header_slots[ticket] = headers
-        self._fill(ticket, value, key)
+        if key is not None:
+            self._set_key(ticket, key)
+        # The last step: the record is in the batch with its value.
+        self.slots[ticket] = value
+        self.stored.append(None)
         return ticket
 
     def place(self, ticket: int, value: bytes, key: bytes | None) -> bool:
@@ -114,26 +119,23 @@ class Filling:
         if self.sealed:
             self.seal()
             return ticket < self.count + len(self.lost) and ticket not in self.lost
-        self._reach(ticket)
+        if ticket >= len(self.slots):
+            self._reach(ticket)
         if self.slots[ticket] is _EMPTY:
-            self._fill(ticket, value, key)
+            if key is not None:
+                self._set_key(ticket, key)
+            self.slots[ticket] = value
+            self.stored.append(None)
         return True
 
-    def _fill(self, ticket: int, value: bytes | None, key: bytes | None) -> None:
-        if key is not None:
-            if self.key_slots is None:
-                self.key_slots = [None] * len(self.slots)
-            self.key_slots[ticket] = key
-        # The last step: the record is in the batch with its value.
-        self.slots[ticket] = value
-        self.stored.append(None)
+    def _set_key(self, ticket: int, key: bytes) -> None:
+        if self.key_slots is None:
+            self.key_slots = [None] * len(self.slots)
+        self.key_slots[ticket] = key
 
     def _reach(self, ticket: int) -> None:
         """Make slots up to this ticket."""
-        size = len(self.slots)
-        if ticket < size:
-            return
-        size = max(ticket + 1, 2 * size, _SLOTS_MIN)
+        size = max(ticket + 1, 2 * len(self.slots), _SLOTS_MIN)
         # `slots` last: Ctrl-C may come in between, and then this is done again.
         if self.key_slots is not None:
             self.key_slots.extend([None] * (size - len(self.key_slots)))
