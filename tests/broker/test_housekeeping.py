@@ -146,7 +146,7 @@ def test_retention_goes_on_after_a_log_that_fails_and_has_its_disk_checked_last(
     scene.logs = [_Log(scene, "a"), _Log(scene, "b", OSError(errno.EIO, "broken")), _Log(scene, "c")]
     scene.jobs.retain()
     done = [each for name in "abc" for each in (("retain", name, 1000), ("expire", name, 1000, 5))]
-    assert scene.said == [*done, ("check", "b", errno.EIO)]
+    assert scene.said == [*done, ("check", "b", errno.EIO), ("take", 1000)]
 
 
 def test_retention_of_one_partition_leaves_the_others_alone_and_a_partition_that_went_is_none() -> None:
@@ -188,6 +188,14 @@ def test_files_that_cannot_be_removed_hold_up_no_checkpoint_and_are_tried_again(
     assert scene.said[-1] == ("unlink", "b", 0)
 
 
+def test_retention_removes_what_is_deleted_too_since_checkpoints_may_be_off() -> None:
+    scene = _Scene()
+    scene.deleted, scene.logs = ["/a/x-0.1-delete"], [_Log(scene, "a")]
+    scene.logs[0].pending_removals = [object()]
+    scene.jobs.retain()
+    assert ("remove", 1) in scene.said and ("unlink", "a", 1) in scene.said
+
+
 def test_deleted_segments_are_unlinked_in_steps_and_closed_elsewhere() -> None:
     scene = _Scene()
     log = _Log(scene, "a")
@@ -208,6 +216,7 @@ def test_retention_goes_in_steps_and_leaves_partitions_alone_that_end_between_th
     scene.logs[3].old_segments = 30
     jobs = scene.jobs
     jobs.retain()
+    assert scene.said.pop() == ("take", 1000)
     assert len(scene.said) == 2 * 200, "a deleted segment costs more than a look"
     del jobs._leadership.hosted[TopicPartition("t", 250)]
     while scene.turns:

@@ -88,6 +88,7 @@ class Housekeeping:
     def retain(self) -> None:
         """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
         self._in_steps(self._retain(list(self._leadership.hosted.values())))
+        self._remove_deleted()
 
     def retain_one(self, tp: TopicPartition) -> None:
         """Do the same for one partition, whose cleaning retention has waited for."""
@@ -121,15 +122,21 @@ class Housekeeping:
     def checkpoint(self) -> None:
         """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""
         self._leadership.retry_creation()
+        self._remove_deleted()
+        rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
+        if rolled:
+            self._flusher.flush(rolled, lambda: None)
+        self._write(zip(self._store.directories, self._store.checkpoint_tasks(), strict=True))
+
+    def _remove_deleted(self) -> None:
+        """Remove the logs and segments whose delay has passed; two jobs do it, since either may be switched off."""
+        if self._runtime.closed:
+            return
         now_ms = self._runtime.clock.now_ms()
         removals = self._store.take_deleted(now_ms)
         if removals:
             self._runtime.pool.submit(self._store.removals.remove, removals).add_done_callback(self._on_removed)
         self._in_steps(self._remove_segments(now_ms))
-        rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
-        if rolled:
-            self._flusher.flush(rolled, lambda: None)
-        self._write(zip(self._store.directories, self._store.checkpoint_tasks(), strict=True))
 
     def _on_removed(self, task: Future[list[tuple[Removal, OSError]]]) -> None:
         left = task.result()
