@@ -31,6 +31,9 @@ class _Log:
         self.scene.told.append(("adopt", self.tp.partition))
         return self
 
+    def give_up(self) -> None:
+        self.scene.told.append(("give up", self.tp.partition))
+
 
 class _Scene:
     """A node of topic "t" with `count` partitions, which it leads; the test runs its threads and its loop."""
@@ -161,7 +164,7 @@ def test_a_log_that_cannot_be_created_leaves_the_others_and_is_tried_again() -> 
     scene.done("t")
     scene.run_threads()
     scene.run()
-    assert scene.told == [("suspect", "/a", _FULL), ("adopt", 1), ("host", 1, b"1"), "done"]
+    assert scene.told == [("give up", 0), ("suspect", "/a", _FULL), ("adopt", 1), ("host", 1, b"1"), "done"]
     assert scene.leadership.without_log == {"t"} and scene.jobs == []
     scene.refused.clear()
     scene.leadership.retry_creation()
