@@ -360,10 +360,9 @@ def test_the_node_says_why_it_lets_no_one_in(both: tuple[KerberosServer, Kerbero
 def test_a_node_without_its_key_does_not_start(kdc: Kdc, change: dict[str, str], words: str) -> None:
     options = {"useKeyTab": "true", "keyTab": str(kdc.keytab(SERVICE)), "principal": f"{SERVICE}@{REALM}"} | change
     given = {
-        "listeners": "KERBEROS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "listener.security.protocol.map": "KERBEROS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "KERBEROS",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listeners": "KERBEROS://127.0.0.1:0,INTERNAL://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "KERBEROS:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
         "sasl.kerberos.service.name": "kafka",
         "listener.name.kerberos.gssapi.sasl.jaas.config": krb5(**options),
     }
