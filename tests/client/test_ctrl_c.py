@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from ottla.client import Consumer, Producer, ShareConsumer, TopicPartition
@@ -166,11 +167,71 @@ def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str, batch_si
             accumulator.close_batch(partition)
             batches = [accumulator.take(partition) for _ in partition.closed.copy()]
         assert set(batches) == {batch for batch in accumulator.incomplete if batch.topic == topic}
+        assert accumulator.memory_used == sum(batch.reserved for batch in accumulator.incomplete), (
+            f"after {number} points"
+        )
         (*read_back,) = read(b"".join(batch.encode(Codec.NONE, None) for batch in batches))
         found = [(record.value, record.key, list(record.headers)) for each in read_back for record in each.records()]
         each_one = [(b"v%d" % each, key_of(each, kind), headers_of(each, kind) or []) for each in range(5)]
         assert [one for one in each_one if one in found] == found, f"after {number} points"
         assert {each for each in range(5) if each_one[each] in found} >= set(sent), f"after {number} points"
+        number += 1
+    assert number > 20
+    producer.close(flush=False)
+
+
+def test_ctrl_c_while_a_batch_grows_leaves_no_memory_taken() -> None:
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    accumulator = producer._accumulator
+    interrupted, number = True, 0
+    while interrupted:
+        topic = f"t{number}"
+        with producer._lock:
+            accumulator.set_partitions(topic, 1, (0,))
+        producer.send(topic, b"1")
+        interrupted = False
+        with CtrlC(number, "producer"):
+            try:
+                producer.send(topic, b"2" * 20_000)
+            except KeyboardInterrupt:
+                interrupted = True
+        left = accumulator.incomplete
+        assert accumulator.memory_used == sum(batch.reserved for batch in left), f"after {number} points"
+        with producer._lock:
+            for batch in list(left):
+                accumulator.complete(accumulator.topics[topic].partitions[0], batch)
+        number += 1
+    assert number > 10
+    producer.close(flush=False)
+
+
+def test_ctrl_c_while_rows_are_put_leaves_them_counted_or_out() -> None:
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    accumulator = producer._accumulator
+    table = pa.table({"value": [b"1", b"2"]})
+    interrupted, number = True, 0
+    while interrupted:
+        topic = f"t{number}"
+        with producer._lock:
+            accumulator.set_partitions(topic, 1, (0,))
+        if not number:
+            # What is imported at its first use is imported here.
+            producer.send_table(topic, table)
+        interrupted, told = False, f"after {number} points"
+        (partition,) = accumulator.topics[topic].partitions
+        with CtrlC(number, "producer"):
+            try:
+                producer.send_table(topic, table)
+            except KeyboardInterrupt:
+                interrupted = True
+        put = [batch for batch in accumulator.incomplete if batch.topic == topic]
+        assert partition.waiting() == put and (partition in accumulator.active) is bool(put), told
+        assert accumulator.memory_used == sum(batch.reserved for batch in accumulator.incomplete), told
+        with producer._lock:
+            for batch in put:
+                accumulator.complete(partition, batch)
         number += 1
     assert number > 20
     producer.close(flush=False)
@@ -187,6 +248,8 @@ def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush() -> None:
             producer.send("t", b"v")
         number += 1
     producer.flush(10)
+    # A record of the next transaction could get into it, and out with this one.
+    assert producer._accumulator.topics["t"].partitions[0].open is None and not producer._accumulator.memory_used
     producer.close(flush=False)
 
 

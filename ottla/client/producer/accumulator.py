@@ -214,27 +214,30 @@ class Accumulator:
         if batch is not None:
             if not batch.sealed and batch.size + size <= self._batch_bytes_max:
                 more = max(self._batch_size, size)
-                if not self._reserve(more):
+                if not self._has_room(more):
                     return None
+                limit = min(batch.limit + more, self._batch_bytes_max)
+                # Without a call in between: Ctrl-C must not leave memory taken that no batch returns.
+                self.memory_used += more
                 batch.reserved += more
-                before = batch.limit
-                batch.limit = min(batch.limit + more, self._batch_bytes_max)
-                batch.room += batch.limit - before
+                batch.room += limit - batch.limit
+                batch.limit = limit
                 return batch
             self.close_batch(partition)
             if queue.keyless is partition and not self._round_robin:
                 # The current record stays with this partition; the next ones go elsewhere.
                 self.choose_sticky(queue)
         wanted = max(self._batch_size, size)
-        if not self._reserve(wanted):
+        if not self._has_room(wanted):
             return None
         now_ms = self._clock.monotonic_ms()
         batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
         batch.loop = self.loop
-        batch.reserved = wanted
         batch.limit = batch.room = max(size, min(wanted, self._batch_bytes_max))
         self._used.add(queue.name)
-        # Without a call in between: Ctrl-C must not leave an open batch that is never sent.
+        # Without a call in between: Ctrl-C must not leave an open batch that is never sent, or its memory taken.
+        self.memory_used += wanted
+        batch.reserved = wanted
         self.active[partition] = None
         self.incomplete[batch] = None
         partition.open = batch
@@ -243,17 +246,20 @@ class Accumulator:
     def put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
         """Add an encoded batch. False if there is no room for it."""
         self._check_open()
-        if not self._reserve(batch.size):
+        size = batch.size
+        if not self._has_room(size):
             return False
         batch.loop = self.loop
-        batch.reserved = batch.size
         self.close_batch(partition)
-        partition.closed.append(batch)
         self._used.add(batch.topic)
-        self.active[partition] = None
-        self.incomplete[batch] = None
         # Unlike the others, it may have waited for room since it got its deadline.
         self._expires_from_ms = min(self._expires_from_ms, batch.deadline_ms)
+        # Without a call in between, as above.
+        self.memory_used += size
+        batch.reserved = size
+        partition.closed += (batch,)
+        self.active[partition] = None
+        self.incomplete[batch] = None
         return True
 
     def close(self) -> list[ProducerBatch]:
@@ -285,13 +291,13 @@ class Accumulator:
         finally:
             self._turn = None
 
-    def _reserve(self, size: int) -> bool:
+    def _has_room(self, size: int) -> bool:
+        """True if the caller may take so much memory now; otherwise it waits for its turn."""
         # An empty buffer takes any batch, however small buffer.memory is: otherwise nothing would ever be sent.
         full = self.memory_used + size > self._settings.buffer_memory and self.memory_used > 0
         if full or (self.line and self.line[0] is not self._turn):
             self.starved = True
             return False
-        self.memory_used += size
         return True
 
     def choose_sticky(self, queue: TopicQueue) -> int:
@@ -318,6 +324,16 @@ class Accumulator:
         if not partition.closed or partition.closed[-1] is not batch:
             partition.closed.append(batch)
         partition.open = None
+
+    def undelivered(self) -> list[ProducerBatch]:
+        """The batches that are neither delivered nor failed, without those that Ctrl-C has left without a record.
+
+        These end: a thread that is about to put a record into one puts it into another batch.
+        """
+        for batch in list(self.incomplete):
+            if not batch.records:
+                self.close_batch(self.topics[batch.topic].partitions[batch.partition])
+        return list(self.incomplete)
 
     # ---- out
 

@@ -307,8 +307,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         """Send all queued records without lingering, and return when each has succeeded or failed."""
         with self._lock:
             self._accumulator.flushing += 1
-            # Not a batch without a record: Ctrl-C has interrupted the call that opened it.
-            waiting = [batch for batch in self._accumulator.incomplete if batch.records]
+            waiting = self._accumulator.undelivered()
         self._sender.wake()
         try:
             left = sum(batch.records for batch in waiting)
