@@ -1,7 +1,8 @@
 """How records get into an open batch: any number of threads fill its slots without a lock.
 
 A record takes a ticket, fills the slot of that number and is counted. A ticket, an item of a list and an `append` are
-one step of the interpreter each. A lock that Ctrl-C cannot leave taken would cost a fourth of a `send`.
+one step of the interpreter each; where they are not, without a GIL, each record comes by `add`. A lock that Ctrl-C
+cannot leave taken would cost a fourth of a `send`.
 
 Rules:
 - A record is in the batch if its slot was filled when `seal` looked. The thread that has filled it reads `sealed`

@@ -7,6 +7,7 @@ Rules:
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 import weakref
@@ -68,7 +69,9 @@ class Producer(Generic[K, V]):
         read = self.settings
         self._transactions = self._async._transactions
         self._fast_path_possible = (
-            read.key_serializer is None
+            # Without a GIL tickets are no single step (before Python 3.14), and threads lose changes of `room`.
+            getattr(sys, "_is_gil_enabled", lambda: True)()
+            and read.key_serializer is None
             and read.value_serializer is None
             and read.partitioner == "default"
             and not read.tracing_enable
