@@ -95,7 +95,7 @@ def test_an_answer_that_fails_as_a_whole_is_told_of_each_acknowledgement_and_ask
         assert ("node 7" in caplog.text and code.name in caplog.text) == logged == bool(caplog.text)
         assert fetcher._cluster.metadata.update_due_ms() < due, "the metadata are asked for"
         assert before + 200 <= fetcher._held[7] <= now_ms() + 200
-        assert fetcher.idle
+        assert not fetcher.unanswered()
 
     scene(play, retry_backoff_ms=200)
 

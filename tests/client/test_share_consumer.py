@@ -134,7 +134,7 @@ def test_a_request_that_cannot_be_sent_ends_its_session_and_is_told() -> None:
             consumer.acknowledgements.settle(for_poll=True)
             fetcher._ask(7, connection, {ONE: ID})
             assert told == [(ONE, [4, 5], error)]
-            assert fetcher.idle
+            assert not fetcher.unanswered()
             assert not fetcher._session(7, connection).began
 
     asyncio.run(lost())
@@ -272,7 +272,7 @@ def test_nothing_is_asked_for_when_no_poll_waits_and_nothing_was_said() -> None:
             fetcher.poll_waits, fetcher.records = True, [record(1)]
             fetcher._ask(7, connection, {ONE: ID})
             assert not connection.send.called
-            assert fetcher.idle
+            assert not fetcher.unanswered()
 
     asyncio.run(run())
 

@@ -115,7 +115,7 @@ def test_acknowledgements_for_a_deleted_topic_are_given_up() -> None:
             assert [(partition, error and error.code) for partition, _, error in heard] == [
                 (gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             ]
-            assert fetcher.idle
+            assert not fetcher.unanswered()
 
     asyncio.run(run())
 

@@ -385,3 +385,38 @@ def test_commits_of_two_threads_both_hear_what_was_refused() -> None:
         assert await consumer.commit() == {}
 
     scene(play)
+
+
+def test_a_commit_neither_waits_for_what_other_threads_acknowledge_later_nor_hears_of_it() -> None:
+    async def play(consumer: AsyncShareConsumer, broker: Broker, heard: Heard) -> None:
+        first = asyncio.ensure_future(consumer.commit())
+        await broker.asked.wait()
+        said(consumer._fetcher, TWO)
+        second = asyncio.ensure_future(consumer.commit())
+        await asyncio.sleep(0)
+        await broker.answer(acknowledged({0: ErrorCode.NONE}))
+        assert first.done() and await first == {ONE: None}
+        assert not second.done()
+        await broker.answer(acknowledged({1: ErrorCode.INVALID_RECORD_STATE}))
+        codes = {each: error and error.code for each, error in (await second).items()}
+        assert codes == {ONE: None, TWO: ErrorCode.INVALID_RECORD_STATE}
+
+    scene(play)
+
+
+def test_a_commit_hears_nothing_of_what_another_thread_acknowledges_meanwhile() -> None:
+    async def play(consumer: AsyncShareConsumer, broker: Broker, heard: Heard) -> None:
+        first = asyncio.ensure_future(consumer.commit())
+        await broker.asked.wait()
+        led(consumer._fetcher, {0: 7, 1: 8})
+        said(consumer._fetcher, TWO)
+        second = asyncio.ensure_future(consumer.commit())
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert [partition for partition, _, _ in heard] == [TWO] and not first.done()
+        await broker.answer(acknowledged({0: ErrorCode.NONE}))
+        assert await first == {ONE: None}
+        codes = {each: error and error.code for each, error in (await second).items()}
+        assert codes == {ONE: None, TWO: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    scene(play)

@@ -33,7 +33,7 @@ from ottla.client.connection.telemetry import TelemetryPush, connection_points
 from ottla.client.consumer.handing_out import consumer_tracing
 from ottla.client.membership.group import end_timeout_ms
 from ottla.client.settings.share import ShareConsumerSettings
-from ottla.client.share.fetcher import ShareFetcher
+from ottla.client.share.fetcher import Offsets, ShareFetcher
 from ottla.client.share.group import ShareGroupMember
 from ottla.kernel.argument import topic_names, wait_ms
 from ottla.kernel.client_error import ClientClosed, RecordDeserializationError, RequestTimedOut
@@ -85,8 +85,8 @@ class AsyncShareConsumer(Generic[K, V]):
         self._names: frozenset[str] = frozenset()
         #: The futures of calls that wait: a poll, and commits of other tasks or threads beside it.
         self._waiting: set[asyncio.Future[None]] = set()
-        #: What each commit in progress has been answered so far.
-        self._outcomes: list[dict[TopicPartition, KafkaError | None]] = []
+        #: The offsets that each commit in progress waits for, and what it has been answered so far.
+        self._commits: list[tuple[Offsets, dict[TopicPartition, KafkaError | None]]] = []
         self._closed = False
         self._dead_letters: DeadLetters | None = None
         self._tracing = consumer_tracing(self.settings)
@@ -280,31 +280,34 @@ class AsyncShareConsumer(Generic[K, V]):
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
         """Send acknowledgements and wait for the answers; in implicit mode, first accept the last poll's records.
 
-        Returns the error of each partition whose acknowledgements were refused, and None for the others.
-        RequestTimedOut after default.api.timeout.ms.
+        Returns the error of each partition whose acknowledgements were refused, and None for the others; those that
+        other tasks or threads give after this call are not waited for. RequestTimedOut after default.api.timeout.ms.
         """
         return await self._settle(self.settings.default_api_timeout_ms)
 
     async def _settle(self, timeout_ms: int) -> dict[TopicPartition, KafkaError | None]:
         with self.lock:
             self.acknowledgements.settle(for_poll=False)
+        offsets = self._fetcher.unanswered()
         outcomes: dict[TopicPartition, KafkaError | None] = {}
-        self._outcomes.append(outcomes)
+        self._commits.append((offsets, outcomes))
         self._fetcher.wake()
         deadline_ms = now_ms() + timeout_ms
         try:
-            while not self._fetcher.idle:
+            # Not for later ones: other threads could hold up this call for as long as they acknowledge.
+            while not offsets.isdisjoint(self._fetcher.unanswered()):
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
                     raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
                 await self._wait(left_ms)
         finally:
-            self._outcomes = [each for each in self._outcomes if each is not outcomes]
+            self._commits = [commit for commit in self._commits if commit[1] is not outcomes]
         return outcomes
 
     def _on_answer(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
-        for outcomes in self._outcomes:
-            outcomes[partition] = outcomes.get(partition) or error
+        for waited_for, outcomes in self._commits:
+            if any((partition, offset) in waited_for for offset in offsets):
+                outcomes[partition] = outcomes.get(partition) or error
         if self.on_acknowledged is not None:
             try:
                 self.on_acknowledged(partition, offsets, error)

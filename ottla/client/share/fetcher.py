@@ -44,6 +44,7 @@ _BUSY_WAIT_MS = 5
 #: Callback for answered acknowledgements: partition, offsets, and the error (None: acknowledged).
 OnAnswer = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 Sent = Mapping[TopicPartition, list[Range]]
+Offsets = set[tuple[TopicPartition, int]]
 #: Errors of acknowledgements that are not retried although they may pass: the records are not locked any more.
 _UNLOCKED = frozenset(
     {
@@ -104,10 +105,15 @@ class ShareFetcher(WakeLoop):
     def _topics(self) -> set[str]:
         return {partition.topic for partition in self.assigned}
 
-    @property
-    def idle(self) -> bool:
-        """True if nothing is to be sent and no acknowledgement is in flight."""
-        return not self._acknowledgements.ready and not any(self._busy.values())
+    def unanswered(self) -> Offsets:
+        """The offsets whose acknowledgements are to be sent, or are in flight."""
+        with self._lock:
+            found = {
+                (partition, offset) for partition, kinds in self._acknowledgements.ready.items() for offset in kinds
+            }
+        for sent in self._busy.values():
+            found.update((partition, offset) for partition, given in sent.items() for offset in offsets_of(given))
+        return found
 
     def _pass(self, now: int) -> None:
         metadata = self._cluster.metadata

@@ -115,8 +115,8 @@ class ShareConsumer(Generic[K, V]):
     def commit(self) -> dict[TopicPartition, KafkaError | None]:
         """Send acknowledgements and wait for the answers; in implicit mode, first accept the last poll's records.
 
-        Returns the error of each partition whose acknowledgements were refused, and None for the others.
-        RequestTimedOut after default.api.timeout.ms.
+        Returns the error of each partition whose acknowledgements were refused, and None for the others; those that
+        other threads give after this call are not waited for. RequestTimedOut after default.api.timeout.ms.
         """
         return self._thread.run(self._async.commit())
 
