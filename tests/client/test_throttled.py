@@ -98,6 +98,27 @@ def test_a_request_s_timeout_does_not_run_while_the_client_is_throttled() -> Non
     hurried(scene())
 
 
+def test_a_request_that_is_held_back_has_its_whole_timeout_after_a_throttle_that_grows() -> None:
+    """It would time out before it was sent, and cost the connection."""
+
+    async def scene() -> None:
+        connection, transport = connect()
+        send(connection)
+        send(connection)
+        answer(connection, 1, 5_000)
+        held = send(connection, timeout_ms=2_000)
+        began = now_ms()
+        await passing(1)
+        answer(connection, 2, 20_000)
+        await passing(20.5)
+        assert connection.closed is None and written(transport) == [1, 2, 3]
+        with pytest.raises(RequestTimedOut):
+            await held
+        assert 23_000 <= now_ms() - began < 23_100
+
+    hurried(scene())
+
+
 def test_a_request_that_was_in_flight_times_out_after_the_throttle() -> None:
     async def scene() -> None:
         connection, _ = connect()

@@ -257,18 +257,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send nothing for this time, and give the requests in flight so much longer."""
         pause_s = pause_ms / 1000
         for sent in self._sent:
-            if sent.timer is not None:
-                sent.timer.cancel()
-                sent.timer = self._loop.call_at(sent.timer.when() + pause_s, self._timed_out, sent)
+            self._give_time(sent, pause_s)
         until = self._loop.time() + pause_s
         if until <= self._throttled_until:
             return
+        # Requests held back have the former end in their timeouts.
+        longer_s = until - max(self._loop.time(), self._throttled_until)
+        for held, _ in self._held or ():
+            if held is not None:
+                self._give_time(held, longer_s)
         self._throttled_until = until
         if self._held is None:
             self._held = []
         if self._throttle_end is not None:
             self._throttle_end.cancel()
         self._throttle_end = self._loop.call_at(until, self._end_throttle)
+
+    def _give_time(self, sent: _Sent, more_s: float) -> None:
+        if sent.timer is not None:
+            sent.timer.cancel()
+            sent.timer = self._loop.call_at(sent.timer.when() + more_s, self._timed_out, sent)
 
     def _end_throttle(self) -> None:
         self._throttle_end = None
