@@ -27,6 +27,7 @@ class Scene:
     def __init__(self, *wanted: TopicPartition, **settings: Any) -> None:
         self.answers: dict[int, Any] = {}
         self.errors: dict[str, ErrorCode] = {}
+        self.left_out: set[tuple[str, int]] = set()
         self.asked: dict[int, Any] = {}
         metadata = Mock(topics={"a": None, "b": None}, errors=self.errors)
         metadata.leader.side_effect = lambda *tp: (
@@ -59,6 +60,7 @@ class Scene:
                                 timestamp=20,
                             )
                             for each in topic.partitions
+                            if (topic.name, each.partition_index) not in self.left_out
                         ],
                     )
                     for topic in request.topics
@@ -117,6 +119,19 @@ def test_what_fails_for_now_is_left_and_holds_up_no_other(said: Any, left: list[
     scene.asked.clear()
     assert scene.attempt() is None
     assert list(scene.asked) == [1], "what was found is not asked for again"
+
+
+def test_a_partition_that_the_answer_lacks_is_left_and_asked_for_again() -> None:
+    scene = Scene(A0, B0)
+    scene.left_out = {("b", 0)}
+    error = scene.attempt()
+    assert isinstance(error, KafkaError)
+    assert (error.code, error.retriable) == (ErrorCode.NETWORK_EXCEPTION, True)
+    assert "lacks the offset of b-0" in str(error)
+    assert (list(scene.lookup.found), list(scene.lookup.left)) == ([A0], [B0])
+    scene.left_out.clear()
+    assert scene.attempt() is None
+    assert not scene.lookup.left
 
 
 def test_a_log_older_than_timestamps_has_no_record_at_a_time() -> None:

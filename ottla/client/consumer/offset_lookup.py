@@ -94,9 +94,13 @@ class OffsetLookup:
         )
         response = await connection.call(request, ListOffsetsResponse, timeout_ms=timeout_ms)
         failure = None
+        unmentioned = {
+            TopicPartition(topic.name, asked.partition_index) for topic in topics.values() for asked in topic.partitions
+        }
         for topic in response.topics:
             for result in topic.partitions:
                 topic_partition = TopicPartition(topic.name, result.partition_index)
+                unmentioned.discard(topic_partition)
                 if error := self._error(topic_partition, result.error_code):
                     if not error.retriable:
                         raise error
@@ -108,6 +112,9 @@ class OffsetLookup:
                 self.found[topic_partition] = found
                 if self._on_found is not None:
                     self._on_found(topic_partition, found[0])
+        if unmentioned:
+            why = f"the broker's answer lacks the offset of {min(unmentioned)}"
+            return KafkaError(ErrorCode.NETWORK_EXCEPTION, why)
         return failure
 
     @staticmethod
