@@ -57,7 +57,7 @@ class Beating(Group):
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Any:
         return None
 
-    async def leave(self, reason: str) -> None:
+    async def _send_leave(self, reason: str) -> None:
         self.reasons.append(reason)
 
     async def _sleep(self, pause_ms: int) -> None:

@@ -50,6 +50,8 @@ class ClassicGroupMember(Group):
         if self._lost:
             await self._owner.revoke(self._owner.owned(), lost=True)
             self._lost = False
+        if self._leaving is not None:
+            return self._leaving
         if self._joining is None:
             if self.membership.join_reason is None:
                 return None
@@ -177,7 +179,7 @@ class ClassicGroupMember(Group):
         identity = (self.membership.member_id, self.membership.generation)
         return code in _OF_A_GENERATION and (joining or identity != (member_id, generation))
 
-    async def leave(self, reason: str) -> None:
+    async def _send_leave(self, reason: str) -> None:
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
@@ -196,7 +198,6 @@ class ClassicGroupMember(Group):
             except (OttlaError, KafkaError) as error:
                 _log.info("group %s: leaving was not confirmed: %s", self.id, error)
         self.membership.lost(reason)
-        self._lost = True
 
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if self._is_outdated(code, member_id, generation):

@@ -91,6 +91,9 @@ class ConsumerGroupMember(Group):
             self._lost = False
             self._first_assignment = asyncio.get_running_loop().create_future()
             self._wake.set()
+        if self._leaving is not None:
+            # The last assignment is over.
+            return self._leaving
         if not self._is_beating():
             self._first_assignment = asyncio.get_running_loop().create_future()
             self._start_beating()
@@ -142,7 +145,7 @@ class ConsumerGroupMember(Group):
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
         connection = await self._coordinator()
-        if self.lost:
+        if self.lost or self._leaving is not None:
             return True
         ids = {name: topic_id for topic_id, name in self._names.items()}
         owned: dict[Uuid, list[int]] = {}
@@ -168,21 +171,17 @@ class ConsumerGroupMember(Group):
             self._owner.something_to_do()
         return outcome not in (Outcome.COORDINATOR, Outcome.RETRY)
 
-    async def leave(self, reason: str) -> None:
-        # No heartbeat may join again behind the request to leave.
-        self._lost = True
-        if self.membership.asked:
-            try:
+    async def _send_leave(self, reason: str) -> None:
+        try:
+            if self.membership.asked:
                 # On the connection of the heartbeats: one may be on its way to join.
                 connection = await self._coordinator()
-                await connection.call(
-                    self.membership.leave_request(),
-                    self.response,
-                    timeout_ms=self._settings.request_timeout_ms,
-                )
-            except (OttlaError, KafkaError) as error:
-                _log.info("group %s: leaving (%s) was not confirmed: %s", self.id, reason, error)
-        self.membership.lost()
+                request = self.membership.leave_request()
+                await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
+        except (OttlaError, KafkaError) as error:
+            _log.info("group %s: leaving (%s) was not confirmed: %s", self.id, reason, error)
+        finally:
+            self.membership.lost()
 
     def _reader(self) -> tuple[str | None, int]:
         return (self.membership.member_id, self.membership.epoch) if self.joined else (None, -1)

@@ -96,6 +96,8 @@ class Group(ABC):
         self._closed = False
         #: The coordinator has removed this member; the program's next poll gives up its partitions.
         self._lost = False
+        #: Resolved when the request to leave is answered; None if there is none.
+        self._leaving: asyncio.Future[None] | None = None
         self._identity: tuple[str, int, str | None] = ("", -1, None)
         #: The number of commits so far, and each partition's last one; they are sent in this order.
         self._commits = 0
@@ -124,8 +126,8 @@ class Group(ABC):
         """Advance the membership. If a future is returned, wait for it and poll again."""
 
     @abstractmethod
-    async def leave(self, reason: str) -> None:
-        """Leave the group."""
+    async def _send_leave(self, reason: str) -> None:
+        """Ask the coordinator to forget this member, and forget the membership."""
 
     @abstractmethod
     def subscription_changed(self) -> None:
@@ -180,6 +182,16 @@ class Group(ABC):
             ErrorCode.REQUEST_TIMED_OUT,
         ):
             self._coordinator_moved()
+
+    async def leave(self, reason: str) -> None:
+        """Leave the group. A poll beside this gives up the partitions, which others may have, and joins after it."""
+        self._lost = True
+        leaving = self._leaving = asyncio.get_running_loop().create_future()
+        try:
+            await self._send_leave(reason)
+        finally:
+            self._leaving = None
+            leaving.set_result(None)
 
     async def end(self, reason: str, deadline_ms: int, *, leaves: bool = True) -> None:
         """Leave the group, which may not be confirmed in time, and stop the heartbeats."""
@@ -360,6 +372,8 @@ class Group(ABC):
                     self.id,
                 )
                 await self.leave("no poll for max.poll.interval.ms")
+                # A poll that came meanwhile waits, and has to join.
+                self._owner.something_to_do()
                 return
             try:
                 pause_ms = self._pause_ms() if await self._beat() else self._settings.retry_backoff_ms
