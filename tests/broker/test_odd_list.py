@@ -108,3 +108,57 @@ def test_a_request_with_acks_zero_that_is_refused_as_a_whole_closes_its_connecti
     client.send(ProduceRequest(transactional_id=None, acks=0, timeout_ms=1000, topic_data=[data]), 9)
     with pytest.raises(ConnectionError):
         client.receive_frame()
+
+
+def _batch(*values: bytes, **fields: int | bool) -> bytes:
+    return build([(1, None, value, ()) for value in values], **fields)  # type: ignore[arg-type]
+
+
+def _records(index: int, records: bytes) -> PartitionProduceData:
+    return PartitionProduceData(index=index, records=records)
+
+
+_GOOD, _TWO, _CUT = _batch(b"a"), _batch(b"b", b"c"), _batch(b"a")[:20]
+
+
+@pytest.mark.parametrize(
+    ("parts", "answer", "end"),
+    [
+        pytest.param([[_GOOD, _TWO]], (0, 0), 2, id="in one topic"),
+        pytest.param([[_TWO], [_GOOD]], (0, 0), 1, id="in a topic named twice"),
+        pytest.param([[_GOOD] * 300 + [_TWO]], (0, 0), 2, id="in several steps"),
+        pytest.param([[_GOOD, _CUT]], (ErrorCode.INVALID_RECORD, -1), 0, id="refused after a good one"),
+        pytest.param([[_CUT, _GOOD]], (ErrorCode.INVALID_RECORD, -1), 0, id="refused before a good one"),
+        pytest.param([[_CUT, b"", _GOOD]], (ErrorCode.INVALID_RECORD, -1), 0, id="refused twice"),
+    ],
+)
+def test_a_partition_that_is_produced_to_twice_is_written_once(
+    client: WireClient, topic: str, parts: list[list[bytes]], answer: tuple[int, int], end: int
+) -> None:
+    data = [TopicProduceData(name=topic, partition_data=[_records(0, each) for each in part]) for part in parts]
+    (answered,) = client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 9).responses
+    assert [(each.error_code, each.base_offset) for each in answered.partition_responses] == [answer]
+    latest = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    (listed,) = client.ask(ListOffsetsRequest(replica_id=-1, topics=[latest]), 7).topics
+    assert listed.partitions[0].offset == end
+
+
+def test_a_refused_request_answers_a_partition_once(client: WireClient, topic: str) -> None:
+    """The batches are transactional and the request names no transactional id."""
+    records = _records(0, _batch(b"a", transactional=True))
+    data = [TopicProduceData(name=topic, partition_data=[records, records]) for _ in range(2)]
+    (answered,) = client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 9).responses
+    codes = [each.error_code for each in answered.partition_responses]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_batch_without_a_producer_is_in_no_transaction(client: WireClient, topic: str, version: int) -> None:
+    records = _records(0, _batch(b"a", transactional=True, producer_epoch=3, base_sequence=4))
+    data = [TopicProduceData(name=topic, partition_data=[records])]
+    request = ProduceRequest(transactional_id="odd", acks=-1, timeout_ms=1000, topic_data=data)
+    (answered,) = client.ask(request, version).responses
+    assert [(each.error_code, each.base_offset) for each in answered.partition_responses] == [(0, 0)]
+    stable = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    (listed,) = client.ask(ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[stable]), 7).topics
+    assert listed.partitions[0].offset == 1

@@ -287,6 +287,13 @@ def test_an_epoch_below_the_last_one_is_refused_before_the_coordinator_is_asked(
     assert refused.value.code is OLD
 
 
-def test_a_producer_that_is_not_known_begins_with_an_epoch() -> None:
-    for epoch, code in ((-1, ErrorCode.INVALID_RECORD), (0, ErrorCode.NONE)):
-        assert _check(Producers(), 0, epoch=epoch) is code
+def test_a_producer_without_an_epoch_is_not_held_to_an_order() -> None:
+    producers = Producers()
+    assert [_check(producers, 0, epoch=epoch) for epoch in (-2, -1, 0)] == [OLD, ErrorCode.NONE, ErrorCode.NONE]
+    _add(producers, 3, epoch=-1, transactional=False)
+    assert [_check(producers, sequence, epoch=-1) for sequence in (0, 9)] == [ErrorCode.NONE] * 2
+    repeated = producers.check(_ME, -1, 3, 0, False, True)
+    assert repeated is not None and repeated.last_offset == 0
+    assert _check(producers, 5, epoch=0) is ErrorCode.NONE
+    _add(producers, 5, epoch=0, offset=1, transactional=False)
+    assert _check(producers, 6, epoch=-1) is OLD

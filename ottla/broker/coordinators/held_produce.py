@@ -23,8 +23,8 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.net.inbound import PeerError
 from ottla.replica.partition import Partition
-from ottla.wire.api.produce import ProduceRequest, TopicProduceData
-from ottla.wire.batch import header_at, is_transactional
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import BatchHeader, header_at, is_transactional
 
 _log = logging.getLogger("ottla.broker")
 _IMPLICIT_FROM = 12
@@ -41,9 +41,10 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
         (header.producer_id, header.producer_epoch)
         for topic in request.topic_data
         for data in topic.partition_data
-        if data.records is not None and is_transactional(data.records)
-        for header in [header_at(data.records)]
+        if (header := _header(data)) is not None
     }
+    if not producers:
+        return go_on({})
     if len(producers) > 1:
         if request.acks == 0:
             raise PeerError(FAILED_UNANSWERED)
@@ -56,6 +57,14 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
             if data.records is not None:
                 data.records = bytearray(data.records)
     return held.begin()
+
+
+def _header(data: PartitionProduceData) -> BatchHeader | None:
+    """The header of a batch of a transaction. A batch without a producer id is in none, whatever its attributes say."""
+    if data.records is None or not is_transactional(data.records):
+        return None
+    header = header_at(data.records)
+    return header if header.producer_id >= 0 else None
 
 
 class _HeldRequest:
@@ -84,13 +93,12 @@ class _HeldRequest:
         self._tokens.clear()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
-                if data.records is None or not is_transactional(data.records):
+                if (header := _header(data)) is None:
                     continue
-                sequence = header_at(data.records).base_sequence
                 try:
                     partition = self._partition_of(self._call, topic, data.index)
                     token = self._call.node.transactions.prepare(
-                        partition, *self._producer, sequence=sequence, implicit=self._adds
+                        partition, *self._producer, sequence=header.base_sequence, implicit=self._adds
                     )
                 except KafkaError:
                     # The request gets this error when it is handled.

@@ -8,6 +8,7 @@ Rules:
 - acks=0 has no response. If a part of the request fails, the connection is closed, the only signal such a client gets.
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
   serves all requests that arrived in the meantime (group commit).
+- A partition that the request names twice is written and answered once: the last entry counts, as in Apache Kafka.
 - acks=all is answered when the high watermark has passed the batch, including a duplicate. Errors: NOT_ENOUGH_REPLICAS
   before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when another broker leads,
   REQUEST_TIMED_OUT after the request's timeout. After an error the batch may still be committed.
@@ -49,8 +50,11 @@ from ottla.wire.batch import TRANSACTIONAL, attributes_of, header_at
 from ottla.wire.codec import Codec
 
 if TYPE_CHECKING:
+    from ottla.broker.call import repeated_partition
     from ottla.broker.coordinators import held_produce
 else:
+    # Clients name a partition once.
+    repeated_partition = LazyModule("ottla.broker.call.repeated_partition")
     # Only in a cluster of several brokers is a request held.
     held_produce = LazyModule("ottla.broker.coordinators.held_produce")
 
@@ -80,6 +84,9 @@ _INTERNAL_WRITER = "__admin_client"
 def _error_response(request: ProduceRequest, version: int, error: KafkaError) -> ProduceResponse:
     if request.acks == 0:
         raise PeerError(FAILED_UNANSWERED)
+    if _survey(request)[2]:
+        for _ in repeated_partition.drop(request, _never):
+            pass
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -95,9 +102,9 @@ def _error_response(request: ProduceRequest, version: int, error: KafkaError) ->
 @handles(ApiKey.PRODUCE, error_response=_error_response)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; answer when they are as durable as requested."""
-    partitions_most, attributes = _survey(request)
-    if call.is_long or partitions_most > _PARTITIONS_PER_STEP:
-        return in_turns(call.connection, _produce_in_steps(call, request, attributes))
+    partitions_most, attributes, repeats = _survey(request)
+    if call.is_long or repeats or partitions_most > _PARTITIONS_PER_STEP:
+        return in_turns(call.connection, _produce_in_steps(call, request, attributes, repeats))
     if request.transactional_id is None:
         if attributes & TRANSACTIONAL:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -126,19 +133,25 @@ def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_
     return _reply(call, request, response, pending)
 
 
-def _survey(request: ProduceRequest) -> tuple[int, int]:
-    """(most topics, or partitions in one topic; the OR of the low attribute byte of all batches)."""
-    most, attributes = len(request.topic_data), 0
-    for topic in request.topic_data:
-        if len(topic.partition_data) > most:
-            most = len(topic.partition_data)
-        for data in topic.partition_data:
+def _survey(request: ProduceRequest) -> tuple[int, int, bool]:
+    """(most topics, or partitions in one topic; OR of the low attribute bytes; is a partition named twice?)."""
+    topics = request.topic_data
+    most, attributes = len(topics), 0
+    repeats = most > 1 and len({topic.name or topic.topic_id for topic in topics}) < most
+    for topic in topics:
+        parts = topic.partition_data
+        if len(parts) > 1:
+            most = max(most, len(parts))
+            repeats = repeats or len({data.index for data in parts}) < len(parts)
+        for data in parts:
             if data.records is not None:
                 attributes |= attributes_of(data.records)
-    return most, attributes
+    return most, attributes, repeats
 
 
-def _produce_in_steps(call: Call, request: ProduceRequest, attributes: int) -> Generator[None, None, Reply]:
+def _produce_in_steps(
+    call: Call, request: ProduceRequest, attributes: int, repeats: bool
+) -> Generator[None, None, Reply]:
     """Handle very many partitions in steps; other connections go on, and this one waits for the end."""
     refused = None
     if request.transactional_id is None and attributes & TRANSACTIONAL:
@@ -148,6 +161,8 @@ def _produce_in_steps(call: Call, request: ProduceRequest, attributes: int) -> G
         for topic in request.topic_data:
             for data in topic.partition_data:
                 data.records = data.records and bytes(data.records)
+    if repeats:
+        yield from repeated_partition.drop(request, partial(_refusal, call))
     if refused is None and attributes & TRANSACTIONAL:
 
         def go_on(verified: held_produce.Verified) -> Reply:
@@ -330,12 +345,24 @@ def _first_error(
         known = call.node.image.topics.get(_name_of(call, topic))
         if known is None or not 0 <= data.index < len(known.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        only_batch(data.records or b"")
-        _check_codec(call, attributes_of(data.records or b""))
-        if request.acks not in _ACKS:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     except KafkaError as error:
         return error
+    refused = _refusal(call, data)
+    return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS) if refused is None and request.acks not in _ACKS else refused
+
+
+def _refusal(call: Call, data: PartitionProduceData) -> KafkaError | None:
+    """The error of records that are refused whatever the partition is, or None."""
+    records = data.records or b""
+    try:
+        only_batch(records)
+        _check_codec(call, attributes_of(records))
+    except KafkaError as error:
+        return error
+    return None
+
+
+def _never(_data: PartitionProduceData) -> None:
     return None
 
 
@@ -353,8 +380,8 @@ def _check_attributes(
     """Check that the batch's attributes agree with the request that carries it."""
     attributes = attributes_of(records)
     _check_codec(call, attributes)
-    if attributes & TRANSACTIONAL:
-        header = header_at(records)
+    # A batch without a producer id is in no transaction, whatever its attributes say.
+    if attributes & TRANSACTIONAL and (header := header_at(records)).producer_id >= 0:
         implicit = call.version >= _IMPLICIT_FROM
         try:
             call.node.transactions.pass_verified(

@@ -158,8 +158,8 @@ class Producers:
         if sequenced and self._unverified:
             self._check_first(producer_id, producer, first_sequence)
         if producer is None:
-            if epoch < 0:
-                raise RefusedBatch(ErrorCode.INVALID_RECORD, f"producer {producer_id} has epoch {epoch}")
+            if epoch < NO_EPOCH:
+                raise _old_epoch(producer_id, epoch, NO_EPOCH)
             # The first batch, or all records of the producer were deleted: any sequence is accepted (KIP-360).
             return None
         sent = producer.sent
@@ -169,6 +169,9 @@ class Producers:
                 duplicate = producer.duplicate(epoch, first_sequence, last_sequence)
                 if duplicate is not None:
                     return duplicate
+                if epoch == NO_EPOCH:
+                    # The order of batches is not checked without an epoch, as in Apache Kafka.
+                    return None
                 raise _out_of_order(producer_id, first_sequence, producer.last_sequence)
         elif epoch < producer.epoch:
             raise _old_epoch(producer_id, epoch, producer.epoch)

@@ -153,6 +153,63 @@ def test_two_topics_fail_alone(oracle: Oracle, name: str) -> None:
     oracle.compare(script)
 
 
+def test_a_partition_named_twice_is_written_and_answered_once(oracle: Oracle, name: str) -> None:
+    def script(side: Side) -> None:
+        topic_id = side.create(name, 2)
+        one, two = batch(1), batch(2)
+
+        def put(*topics: list[tuple[int, bytes]], version: int = 9, acks: int = -1) -> None:
+            called = {"name": name} if version < 13 else {"topic_id": topic_id}
+            parts = [[{"index": index, "records": records} for index, records in topic] for topic in topics]
+            asked = [{**called, "partition_data": part} for part in parts]
+            side.ask("Produce", version, acks=acks, timeout_ms=10_000, topic_data=asked)
+
+        put([(0, one), (0, two)])
+        put([(0, two)], [(0, one)], acks=1)
+        put([(0, one), (1, one), (0, two)])
+        put([(0, one)], [(1, one), (0, two)])
+        put([(0, one), (0, one[:-1] + b"\xff")])
+        put([(9, one), (9, one)])
+        put([(1, one[:20]), (1, two[:30])])
+        put([(0, two), (0, one)], version=13)
+        asked = [{"name": name, "partitions": [{"partition_index": index, "timestamp": -1} for index in (0, 1)]}]
+        side.ask("ListOffsets", 7, replica_id=-1, topics=asked)
+
+    oracle.compare(script)
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_producer_fields_that_contradict_each_other(oracle: Oracle, name: str, version: int) -> None:
+    def script(side: Side) -> None:
+        side.create(name, 4)
+        mine = side.producer_id()
+
+        def put(partition: int, producer_id: int, epoch: int, sequence: int, txn: bool = False, **how: Any) -> None:
+            producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+            records = batch(1, transactional=txn, **producer, **how)
+            asked: dict[str, Any] = {"acks": -1, "timeout_ms": 10_000, "topic_data": data(name, records, partition)}
+            side.ask("Produce", version, transactional_id=name if txn else None, **asked)
+
+        put(0, -1, -1, -1, txn=True)
+        put(0, -1, 3, 4, txn=True)
+        put(0, -2, -5, 0, txn=True)
+        put(0, mine, 0, 0, txn=True, control=True)
+        put(0, -1, 0, 9)
+        put(0, mine, 0, -1, control=True)
+        for sequence in (0, 1, 1, 5):
+            put(1, mine, -1, sequence)
+        put(1, mine, 0, 5)
+        put(1, mine, -1, 6)
+        put(2, mine, 0, -1)
+        put(2, mine, -1, -1)
+        put(2, mine, -5, 0)
+        put(3, mine, -1, 0, txn=True)
+        asked = [{"name": name, "partitions": [{"partition_index": index, "timestamp": -1} for index in range(4)]}]
+        side.ask("ListOffsets", 7, replica_id=-1, isolation_level=1, topics=asked)
+
+    oracle.compare(script)
+
+
 def test_a_compacted_topic_wants_keys(oracle: Oracle, name: str) -> None:
     def script(side: Side) -> None:
         side.create(name, cleanup_policy="compact")
