@@ -60,6 +60,10 @@ _THREADS = (
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
 )
 
 #: (setting for the part of a tiered partition that is on the disk, setting for the whole partition)

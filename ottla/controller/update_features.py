@@ -46,10 +46,10 @@ def update_features(
     records: list[Any] = []
     try:
         names = [update.feature for update in request.feature_updates]
-        if len(set(names)) != len(names):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the same feature twice")
-        proposed.update((update.feature, update.max_version_level) for update in request.feature_updates)
-        for update in request.feature_updates:
+        # The last update of a feature counts, as in Apache Kafka.
+        updates = {update.feature: update for update in request.feature_updates}
+        proposed.update((name, update.max_version_level) for name, update in updates.items())
+        for update in updates.values():
             records += _update(before, cluster, update, _upgrade_type(update, version), proposed, quorum.refusal)
     except KafkaError as error:
         return Decision(

@@ -132,12 +132,16 @@ def update(
     return decision.response, decision
 
 
-def test_a_feature_that_stands_twice_changes_nothing() -> None:
-    said, decision = update(Cluster(), ("group.version", 0, SAFE), ("group.version", 1, UPGRADE))
-    assert said.error_code == ErrorCode.INVALID_REQUEST
-    assert said.error_message.endswith("the request has the same feature twice")
-    assert said.error_message.startswith("The update failed for all features since the following feature had an error")
-    assert decision.records == []
+@pytest.mark.parametrize(("levels", "code", "level"), [((9, 0), 0, 0), ((0, 9), 95, 1), ((0, 1), 0, 1)])
+def test_the_last_update_of_a_feature_counts(levels: tuple[int, ...], code: int, level: int) -> None:
+    cluster = Cluster()
+    said, decision = update(
+        cluster, *(("group.version", each, UPGRADE if each else SAFE) for each in levels), version=1
+    )
+    assert said.error_code == code
+    assert [each.feature for each in said.results] == ([] if code else ["group.version"] * 2)
+    cluster.append(decision.records)
+    assert cluster.image.features.get("group.version", 0) == level
 
 
 @pytest.mark.parametrize(("version", "results"), [(1, ["group.version", "share.version"]), (2, [])])

@@ -188,6 +188,16 @@ def test_threads_at_most_double_or_halve_from_what_is_in_force(cluster: Cluster)
     assert doubled("", "1") == "NONE"
 
 
+@pytest.mark.parametrize("pool", ["manager.copier.thread.pool.size", "manager.expiration.thread.pool.size"])
+def test_pools_of_tiered_storage_at_most_double_or_halve(cluster: Cluster, pool: str) -> None:
+    for key, now in ((f"remote.log.{pool}", 10), ("remote.log.manager.follower.thread.pool.size", 2)):
+        for value in (now // 2 - 1, now * 2 + 1):
+            code, message = change(cluster, BROKER, "", (key, SET, str(value)))
+            assert code == "INVALID_REQUEST", (key, value, message)
+        for value in (now // 2, now * 2):
+            assert change(cluster, BROKER, "", (key, SET, str(value)), validate_only=True) == OK
+
+
 def test_with_eligible_leaders_the_cluster_keeps_a_minimum_of_replicas(cluster: Cluster) -> None:
     assert change(cluster, BROKER, "", ("min.insync.replicas", DELETE, None)) == (
         "INVALID_CONFIG",
