@@ -309,6 +309,19 @@ def test_a_static_member_may_change_its_protocol_both_ways() -> None:
     assert isinstance(host.replayed_group(), ClassicGroup)
 
 
+@pytest.mark.parametrize("version", [5, 9])
+def test_a_dynamic_join_under_the_id_of_a_static_member_does_not_turn_the_group_back(version: int) -> None:
+    host = Host()
+    new = Consumer(host, "new", instance_id="i")
+    new.join()
+    before = host.group().epoch
+    for _ in range(2):
+        assert Classic(host, member_id="new", version=version).join().joined().error_code == NONE
+        assert isinstance(host.group(), ConsumerGroup) and host.group().epoch == before
+    assert host.group().members["new"].instance_id == "i"
+    assert isinstance(host.replayed_group(), ConsumerGroup)
+
+
 def test_an_administrator_takes_members_of_both_kinds_out_of_a_consumer_group() -> None:
     host = Host()
     new = Consumer(host, "new", instance_id="i")

@@ -87,7 +87,7 @@ def _join(
     owned: Claimed,
 ) -> None:
     change = bump_group_epoch(context, group, before, after)
-    if _downgrades(context, group, group.static_member(after.instance_id)):
+    if _downgrades(context, group, group.static_member(call.request.group_instance_id)):
         stale = group.assignment_epoch < change.epoch
         member = after
         if not stale:
