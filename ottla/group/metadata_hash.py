@@ -7,7 +7,7 @@ implementation, the broker must not conclude that every topic has changed.
 import struct
 from collections.abc import Iterable
 
-from ottla.group.topic import TopicView
+from ottla.group.topic import TopicView, existing
 
 _LONG = struct.Struct("<q")
 _INT = struct.Struct("<i")
@@ -17,9 +17,7 @@ _MAGIC = b"\0"
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
     """The hash of the topics that exist; 0 if none does."""
-    # A client may name very many topics, of which few exist.
-    existing = {name for name in names if topics.topic_id(name)}
-    hashes = [topic_hash(name, topics) for name in sorted(existing, key=_java_order)]
+    hashes = [topic_hash(name, topics) for name in sorted({*existing(names, topics)}, key=_java_order)]
     return _xxh3(b"".join(map(_LONG.pack, hashes))) if hashes else 0
 
 

@@ -1,6 +1,6 @@
 """The port to the metadata image: the topics that a coordinator reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -14,8 +14,8 @@ class TopicView(Protocol):
     def version(self) -> int:
         """The offset of the last metadata record in the view."""
 
-    def names(self) -> Iterable[str]:
-        """All topics, including internal ones."""
+    def names(self) -> Collection[str]:
+        """All topics, including internal ones. `in` is a look-up."""
 
     def topic_id(self, name: str) -> Uuid | None: ...
 
@@ -36,9 +36,15 @@ def merged(partitions: Iterable[tuple[Uuid, Iterable[int]]]) -> dict[Uuid, froze
     return {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
 
 
+def existing(names: Iterable[str], topics: TopicView) -> list[str]:
+    """The names of topics that exist. A client may name very many topics, of which few do."""
+    known = topics.names()
+    return [name for name in names if name in known]
+
+
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
     """The ids of the topics that exist."""
-    ids = (topics.topic_id(name) for name in names)
+    ids = (topics.topic_id(name) for name in existing(names, topics))
     return frozenset(topic_id for topic_id in ids if topic_id is not None)
 
 

@@ -4,7 +4,7 @@ After every step it validates the coordinator, checks that the driver's contract
 and that every answer can be encoded in its request's version.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -58,8 +58,8 @@ class Topics:
         """Give a topic the id that it has elsewhere."""
         self._ids[name] = topic_id
 
-    def names(self) -> Iterable[str]:
-        return list(self._counts)
+    def names(self) -> Collection[str]:
+        return self._counts
 
     def topic_id(self, name: str) -> Uuid | None:
         return self._ids.get(name)

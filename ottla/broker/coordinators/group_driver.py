@@ -178,7 +178,7 @@ class GroupDriver(Driver[GroupCoordinator]):
     def name_once(
         self, request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
     ) -> Generator[None, None, None]:
-        """Leave each subscribed name of a long heartbeat in it once; refuse names for which no record has room."""
+        """Leave each subscribed name of a long heartbeat in it once, sorted; refuse names that fit into no record."""
         names: dict[str, None] = {}
         size = 0
         for number, name in enumerate(request.subscribed_topic_names or (), 1):
@@ -191,7 +191,7 @@ class GroupDriver(Driver[GroupCoordinator]):
         if bytes_max is not None and size > bytes_max:
             raise self._too_large(request, f"the subscribed names of one member have more than {bytes_max} bytes")
         if request.subscribed_topic_names is not None:
-            request.subscribed_topic_names = [*names]
+            request.subscribed_topic_names = yield from _in_order([*names])
 
     def _batch_bytes_max(self) -> int | None:
         """The most bytes of a batch; None if a codec of the topic may make any batch small enough."""
@@ -225,3 +225,17 @@ def _fresh(runtime: Runtime, partition: Partition) -> GroupCoordinator:
     return GroupCoordinator(
         partition.tp.partition, CoordinatorSettings.of(runtime.settings), runtime.rng, ImageTopics(runtime.image)
     )
+
+
+def _in_order(names: list[str]) -> Generator[None, None, list[str]]:
+    """The names sorted in steps: runs of them, and then two runs at a time, which a sort merges in linear time."""
+    runs = [names[at : at + _NAMES_PER_STEP] for at in range(0, len(names), _NAMES_PER_STEP)]
+    for run in runs:
+        run.sort()
+        yield
+    while len(runs) > 1:
+        for at in range(len(runs) // 2):
+            runs[at] += runs.pop()
+            runs[at].sort()
+            yield
+    return runs[0] if runs else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from ottla.kernel.ids import Uuid
 from ottla.kernel.named import NamedTuple
@@ -31,7 +31,7 @@ class ImageTopics:
     def version(self) -> int:
         return self._image.offset
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._image.topics
 
     def topic_id(self, name: str) -> Uuid | None:

@@ -131,7 +131,7 @@ def _continue(context: CommandContext, call: Called) -> None:
         assignor=before.assignor if request.server_assignor is None else request.server_assignor,
         topics=before.topics
         if request.subscribed_topic_names is None
-        else tuple(sorted(set(request.subscribed_topic_names))),
+        else tuple(sorted(dict.fromkeys(request.subscribed_topic_names))),
         regex=before.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
         client_id=call.client_id,
         client_host=call.client_host,

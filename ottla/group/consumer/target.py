@@ -13,6 +13,7 @@ from ottla.group.records.encode import assignment_epoch_entry, target_entry
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, Resolved, Target, topics_of
 from ottla.group.state.shard import CommandContext
+from ottla.group.topic import existing
 from ottla.kernel.ids import Uuid
 
 
@@ -37,16 +38,16 @@ def update_target(
     subscribers: dict[str, Subscriber] = {}
     counts: dict[Uuid, int] = {}
     #: A stored subscription is looked through once, however many members have it.
-    existing: dict[tuple[int, str | None], tuple[Uuid, ...]] = {}
+    found: dict[tuple[int, str | None], tuple[Uuid, ...]] = {}
     for member_id, other in members.items():
         subscription = id(other.topics), other.regex
-        if subscription not in existing:
-            ids = {name: topics.topic_id(name) for name in topics_of(other, resolved)}
+        if subscription not in found:
+            ids = {name: topics.topic_id(name) for name in existing(topics_of(other, resolved), topics)}
             counts |= {topic_id: topics.partition_count(name) for name, topic_id in ids.items() if topic_id is not None}
-            existing[subscription] = tuple(topic_id for topic_id in ids.values() if topic_id is not None)
+            found[subscription] = tuple(topic_id for topic_id in ids.values() if topic_id is not None)
         before = group.target_of(member_id, other.instance_id) if other is member else group.target_of(member_id)
         subscribers[member_id] = Subscriber(
-            existing[subscription], before, other.instance_id, (other.topics, other.regex or None)
+            found[subscription], before, other.instance_id, (other.topics, other.regex or None)
         )
     assign = ASSIGNORS[preferred_assignor(members.values(), context.settings)]
     targets = assign(subscribers, counts)

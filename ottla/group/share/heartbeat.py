@@ -125,7 +125,7 @@ def _continue(context: CommandContext, call: Called, *, resumed: bool) -> ShareG
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         topics=before.topics
         if request.subscribed_topic_names is None
-        else tuple(sorted(set(request.subscribed_topic_names))),
+        else tuple(sorted(dict.fromkeys(request.subscribed_topic_names))),
         client_id=call.client_id,
         client_host=call.client_host,
     )
