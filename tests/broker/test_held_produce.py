@@ -115,6 +115,14 @@ def test_a_request_waits_for_nothing_where_its_transaction_is_open() -> None:
     assert (scene.held(), scene.questions, scene.told) == ([{}], [], [])
 
 
+def test_a_batch_without_a_producer_is_not_asked_about() -> None:
+    scene = _Scene()
+    (data,) = scene.request.topic_data
+    for part in data.partition_data:
+        part.records = build([(1, b"k", b"v", [])], transactional=True, producer_epoch=3)
+    assert (scene.held(), scene.questions, scene.told) == ([{}], [], [])
+
+
 def test_only_transactional_batches_are_asked_about_and_all_of_them_outlive_the_receive_buffer() -> None:
     scene = _Scene()
     (data,) = scene.request.topic_data
