@@ -67,4 +67,7 @@ def as_before(topics: tuple[str, ...], members: Iterable[Subscribed]) -> tuple[s
 def names_of(members: Iterable[Subscribed]) -> dict[str, None]:
     """The topics that members name. Each stored subscription is looked through once."""
     stored = {id(each.topics): each.topics for each in members}
-    return dict.fromkeys(name for topics in stored.values() for name in topics)
+    names: dict[str, None] = {}
+    for topics in stored.values():
+        names |= dict.fromkeys(topics)
+    return names
