@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ottla.columns.field import Fields, fields_of
+from ottla.columns.field import Fields, fields_of, is_constant
 from ottla.columns.record import ConsumerRecord, read_headers
 from ottla.columns.uniform_layout import VIEW_INLINE, Bytes, Ints, corrupt
 from ottla.wire.batch import BatchHeader, Header
@@ -29,24 +29,25 @@ def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
     count = at.size
     if not count:
         return pa.array([], pa.binary())
-    missing = sizes < 0
-    nulls = int(missing.sum())
-    if nulls == count:
+    if is_constant(sizes) and sizes[0] < 0:
         return pa.nulls(count, pa.binary())
-    size = int(sizes[0])
-    if not nulls and size and (sizes == size).all():
-        rows = _windows(data, size)[at]
-        offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+    least, most = int(sizes.min()), int(sizes.max())
+    if most < 0:
+        return pa.nulls(count, pa.binary())
+    if least == most and most:
+        # As elements of `most` bytes, each piece is moved at once.
+        rows = np.ndarray((data.size - most + 1,), f"V{most}", data, 0, (1,))[at]
+        offsets = np.arange(0, (count + 1) * most, most, dtype=np.int32)
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
     # Pieces and the gaps between them alternate: as one array over the same bytes they need no copy, and taking every
     # second element is Arrow's own loop.
     edges = np.empty(2 * count + 1, dtype=np.int32)
     edges[0:-1:2] = at
-    edges[1::2] = at + np.maximum(sizes, 0)
+    edges[1::2] = at + (sizes if least >= 0 else np.maximum(sizes, 0))
     edges[-1] = data.size
     both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), buffer])
     index = np.arange(0, 2 * count, 2, dtype=np.int32)
-    return both.take(pa.array(index, mask=missing) if nulls else pa.array(index))
+    return both.take(pa.array(index, mask=sizes < 0) if least < 0 else pa.array(index))
 
 
 def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:

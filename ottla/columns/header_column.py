@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.columns.column import gather
-from ottla.columns.field import Fields, varints
+from ottla.columns.field import Fields, is_constant, varints
 from ottla.columns.uniform_layout import Bytes
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -22,6 +22,8 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
     """The headers of these records. CORRUPT_MESSAGE if they do not fill the rest of their record."""
     counts = fields.header_count
+    if is_constant(counts) and not counts[0]:
+        return no_headers(fields.size)
     offsets = np.zeros(fields.size + 1, dtype=np.int32)
     total = 0
     if counts.any():

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.producer.partitioner import murmur2
+from ottla.columns import field
 from ottla.columns.encode_columns import Varints, encode_columns, murmur2_all, packed, size_of_all, sizes_of
 from ottla.columns.encode_records import encode_records
 from ottla.columns.field import Fields, fields_of, record_starts
@@ -168,3 +169,24 @@ def test_one_size_of_a_column_is_that_of_all(column: list[Any], size: int | None
     for array in (pa.array(column, pa.binary()), pa.array([b"before", *column, b"behind"], pa.binary())[1:-1]):
         assert size_of_all(array) == size
         assert sizes_of(array).tolist() == sizes
+
+
+@pytest.mark.parametrize("step", [1, 7, 64, 1_000])
+def test_records_are_found_alike_however_their_zeros_are_searched(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The search for zeros goes in steps; a record's end may lie on both sides of two."""
+    monkeypatch.setattr(field, "_SEARCH_BYTES", step)
+    between_zeros = field._between_zeros
+    located = []
+
+    def watched(*args: Any) -> Any:
+        located.append(between_zeros(*args))
+        return located[-1]
+
+    monkeypatch.setattr(field, "_between_zeros", watched)
+    # Values with a zero within, which are candidates, too; lengths of one byte, of two, and of both.
+    for size, zeros in ((20, 0), (90, 0), (90, 1), (57, 0)):
+        values = [b"v" * (size + n % 5) + bytes(zeros) + b"\x80\x01" * zeros * (n % 3) + b"w" for n in range(200)]
+        body = encoded_alike(values, times=[TIME + n // 3 for n in range(200)])
+        found = fields_alike(body, len(values))
+        assert found.value_size.tolist() == [len(each) for each in values]
+    assert sum(each is not None for each in located) >= 3
