@@ -1,7 +1,8 @@
 """JSON to typed columns with Arrow's reader, and columns to JSON with Arrow's string kernels.
 
 Rules:
-- All values are read in one call, each on its own line: unchanged if all are objects, otherwise wrapped as
+- Objects of one layout, as one serializer writes them, are read without parsing (`json_layout`).
+- Other values are read in one call, each on its own line: unchanged if all are objects, otherwise wrapped as
   `{"v": value}` (decision 0210). So each line begins with `{` and ends with `}`, and after an object only another one
   can begin: a broken value never runs into the next, and an equal number of rows means one value per row.
 - Columns are written compactly, in UTF-8, with nulls as `null`: as `json.dumps` with the shortest separators writes
@@ -23,11 +24,15 @@ import pyarrow.compute as pc
 
 from ottla.columns.encode_columns import offsets_of
 from ottla.kernel.error import OttlaError
+from ottla.serde.json_layout import ROWS_MIN, columns_of, plain_types
 from ottla.serde.serde import Errors, Serde, arrow_type, spread
 
 _OPEN, _CLOSE, _NONE, _END = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b"", b"\n"))
 #: Arrow reads blocks, which end at the end of a line, on several threads. Smaller blocks cost more than they save.
 _BLOCK_BYTES = 1 << 18
+#: After values without one layout, this many arrays go to Arrow's reader at once: the search may end at the last value,
+#: and costs a third of what the reader does.
+_WITHOUT_LAYOUT = 32
 _BRACES, _NEWLINE = b"{}", ord("\n")
 #: A comma and a name, as between the fields of an object. A JSON list of strings has no colon after them.
 _GOES_ON = r'(?s),\s*"(?:[^"\\]|\\.)*"\s*:'
@@ -51,6 +56,10 @@ class Json(Serde):
             self._wrapped = pa.schema([("v", self._read_as)])
             #: None: the values are not objects, or no field of them is read.
             self._bare = pa.schema(fields) if fields else None
+            #: None: objects of one layout are left to Arrow's reader, too.
+            self._kinds = plain_types(fields)
+            #: The number of arrays for which no layout is looked for.
+            self._without_layout = 0
 
     def decode(self, values: Any) -> Any:
         if self.type is None:
@@ -58,18 +67,38 @@ class Json(Serde):
         present = values.drop_null() if values.null_count else values
         if not len(present):
             return pa.nulls(len(values), self.type)
-        if self._bare is not None and _objects(present):
-            lines = pc.binary_join_element_wise(present, _NONE, _END)
-            table = _read(lines, self._bare, _short_lines(present)).combine_chunks()
-            columns = [column.chunk(0) for column in table.columns]
-            array = pa.StructArray.from_arrays(columns, fields=list(self._read_as))
-        else:
+        array = self._of_objects(present) if self._bare is not None else None
+        if array is None:
             _check_single(present)
             lines = pc.binary_join_element_wise(_OPEN, present, _CLOSE, _NONE)
             array = _read(lines, self._wrapped, _short_lines(present)).combine_chunks().column(0).chunk(0)
         if self._read_as != self.type:
             array = array.cast(self.type)
         return array if len(present) == len(values) else spread(array, values)
+
+    def _of_objects(self, values: Any) -> Any:
+        """The values as structs; None if one of them is not an object."""
+        columns = self._of_one_layout(values) if self._kinds else None
+        if columns is None:
+            if not _objects(values):
+                return None
+            lines = pc.binary_join_element_wise(values, _NONE, _END)
+            table = _read(lines, self._bare, _short_lines(values)).combine_chunks()
+            columns = [column.chunk(0) for column in table.columns]
+        return pa.StructArray.from_arrays(columns, fields=list(self._read_as))
+
+    def _of_one_layout(self, values: Any) -> Any:
+        """The columns of objects of one layout; None if they are left to Arrow's reader."""
+        assert self._kinds is not None
+        if len(values) < ROWS_MIN:
+            return None
+        if self._without_layout:
+            self._without_layout -= 1
+            return None
+        columns = columns_of(values, self._kinds)
+        if columns is None:
+            self._without_layout = _WITHOUT_LAYOUT
+        return columns
 
     def encode(self, column: Any) -> Any:
         written = to_json(column).view(pa.binary())
