@@ -292,6 +292,8 @@ class BrokerNode(MetadataNode):
         # A start that fails before the parts are made has registered nothing.
         broker_epoch = self.life.epoch if "life" in vars(self) else -1
         pool = self._ports.pool(_CLOSING_THREADS)
+        if "leadership" in vars(self):
+            self.leadership.finish_deletions()
         try:
             self.store.close(broker_epoch, pool)
         finally:
@@ -412,14 +414,10 @@ class BrokerNode(MetadataNode):
 
     def coordinators_of(self, topic: str) -> Coordinators[Any] | None:
         """The coordinators whose records this topic holds."""
-        return next(
-            (
-                coordinators
-                for coordinators in (self.groups, self.transactions, self.share_states)
-                if coordinators.topic == topic
-            ),
-            None,
-        )
+        for coordinators in (self.groups, self.transactions, self.share_states):
+            if coordinators.topic == topic:
+                return coordinators
+        return None
 
     # ---- waking fetches
 

@@ -12,6 +12,7 @@ from ottla.broker.partitions import leadership
 from ottla.broker.partitions.leadership import Leadership
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.log.directory import new_log
 from ottla.log.path import PARTITION_METADATA
 from tests.broker.disk_scene import TOPIC, Scene
 
@@ -112,7 +113,7 @@ def test_a_move_that_cannot_begin_is_an_error_of_its_destination(
 
 def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    create = leadership._create_files
+    create = new_log.create_files
 
     def failing(batch: Any) -> Any:
         created = create(batch)
@@ -120,7 +121,7 @@ def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(mo
         return created
 
     with monkeypatch.context() as patch:
-        patch.setattr(leadership, "_create_files", failing)
+        patch.setattr(leadership, "create_files", failing)
         scene.create()
     scene.node.housekeeping.checkpoint()
     scene.machine.settle()

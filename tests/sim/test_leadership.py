@@ -1,6 +1,7 @@
-"""The making of many logs beside the loop, and coordinators that are loaded while the node serves: by seeds."""
+"""Many logs are created and deleted beside the loop, and coordinators are loaded while the node serves: by seeds."""
 
 import errno
+import re
 from contextlib import suppress
 from itertools import pairwise
 from random import Random
@@ -11,6 +12,7 @@ import pytest
 from ottla.broker.coordinators.driver import LOAD_BYTES
 from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.node import BrokerNode
+from ottla.broker.partitions import leadership
 from ottla.group.records.encode import offset_entry
 from ottla.group.state.offsets import Committed
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -127,6 +129,92 @@ def test_a_topic_whose_making_is_cut_short_anywhere_is_whole_after_the_start(see
         assert not there or _led(machine, "t") == _MANY
         if effects:
             assert there
+            break
+    assert effects, "the crash never came after the last effect"
+
+
+@pytest.fixture
+def few_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn renames the directories of few deleted logs."""
+    monkeypatch.setattr(leadership, "_DELETIONS_PER_TURN", 3)
+
+
+def _delete(node: BrokerNode, topic: str) -> None:
+    """The deletion is committed and followed."""
+    _ask(node, DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)]))
+    node.quorum.raft.sync.now()
+
+
+def _lie_in(machine: Machine, suffix: str) -> int:
+    """How many directories of partitions have this suffix, or none."""
+    paths = [f"{path}/{name}" for path in _node(machine).store.directories for name in machine.disk.list(path)]
+    return len([path for path in paths if re.fullmatch(r".*/t[-.0-9a-f]*" + suffix, path)])
+
+
+@pytest.mark.usefixtures("few_deletions")
+def test_a_deleted_topic_is_led_no_more_before_its_logs_are_renamed_some_a_turn() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    machine.create_topic("t", _MANY)
+    _delete(node, "t")
+    while "t" in node.image.topics:
+        machine.loop.turn()
+    assert _led(machine, "t") == 0 and not [tp for tp in node.store.logs() if tp.topic == "t"]
+    with pytest.raises(KafkaError) as caught:
+        node.leader_of("t", 0)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    seen = [_lie_in(machine, "")]
+    assert seen[0] >= _MANY - 3
+    while machine.loop.busy and seen[-1]:
+        machine.loop.turn()
+        seen.append(_lie_in(machine, ""))
+    assert seen[-1] == 0 and max(before - after for before, after in pairwise(seen)) == 3
+    assert _lie_in(machine, "-delete") == _MANY
+
+
+@pytest.mark.usefixtures("few_deletions")
+@pytest.mark.parametrize("turns", range(8))
+def test_a_node_that_stops_while_logs_are_deleted_leaves_no_strays(turns: int) -> None:
+    machine = _machine(1)
+    machine.create_topic("t", _MANY)
+    _delete(_node(machine), "t")
+    for _ in range(turns):
+        machine.loop.turn()
+    machine.stop()
+    machine.start()
+    machine.settle()
+    assert (_lie_in(machine, ""), _lie_in(machine, "-stray"), _lie_in(machine, "-delete")) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("few_deletions")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_topic_made_again_while_an_earlier_one_is_deleted_has_its_own_logs_after_any_crash(seed: int) -> None:
+    effects = 0
+    for crash_after in range(0, 600, 5):
+        machine = _machine(seed)
+        node = _node(machine)
+        machine.create_topic("t", _MANY)
+        node.partitions["t", 3].append(build([(1, None, b"old", ())]), 1)
+        began = machine.disk.effects
+        machine.disk.crash_at = began + crash_after
+        try:
+            _delete(node, "t")
+            _begin(node, "t")
+            machine.settle()
+            assert _led(machine, "t") == _MANY and node.partitions["t", 3].log.end_offset == 0
+            assert _lie_in(machine, "-stray") == 0
+            effects = machine.disk.effects - began
+        except Crashed:
+            pass
+        if crash_after % 2:
+            machine.kill()
+        else:
+            machine.power_off()
+        machine.start()
+        machine.settle()
+        if "t" in _node(machine).image.topics:
+            assert _led(machine, "t") == _MANY
+        if effects:
             break
     assert effects, "the crash never came after the last effect"
 

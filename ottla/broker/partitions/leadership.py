@@ -9,6 +9,8 @@ Rules:
 - Threads create a topic's logs while the loop goes on, before its partitions are hosted. Until then clients of the
   partitions get NOT_LEADER_OR_FOLLOWER and retry; the request that created the topic is answered when the logs exist.
 - A topic has one creation in progress at a time. When it ends, the topic is compared with the current image again.
+- A deleted log leaves the store at once, but its directory is renamed in a later turn of the loop: a topic may have
+  10,000. Until then no log of its topic's name is created, because it would get the same directory.
 - Housekeeping retries a log that could not be created (a full disk).
 - A metadata change costs in proportion to what changed, not to the number of partitions.
 """
@@ -28,7 +30,7 @@ from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.lazy import LazyModule
-from ottla.log.directory.new_log import NewLog
+from ottla.log.directory.new_log import CreateResult, create_files
 from ottla.log.log import Log
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage
 from ottla.replica.commit_queue import CommitWaiter
@@ -50,8 +52,8 @@ else:
 _log = logging.getLogger("ottla.broker")
 #: Logs that one job of the thread pool creates.
 _LOGS_PER_JOB = 6
-#: A log, and the error that prevented its creation (None: it was created).
-_CreateResult = tuple[NewLog, OSError | None]
+#: Directories of deleted logs that one turn of the loop renames, at some 25 us each.
+_DELETIONS_PER_TURN = 200
 
 
 class _TopicCreation:
@@ -59,10 +61,21 @@ class _TopicCreation:
 
     __slots__ = ("jobs", "topic", "waiting")
 
-    def __init__(self, topic: TopicImage, jobs: Iterable[Future[list[_CreateResult]]]) -> None:
+    def __init__(self, topic: TopicImage, jobs: Iterable[Future[list[CreateResult]]]) -> None:
         self.topic = topic
         #: The jobs whose logs have not been adopted yet.
         self.jobs = deque(jobs)
+        self.waiting: list[Callable[[], None]] = []
+
+
+class _TopicDeletion:
+    """The deletion of logs of one topic."""
+
+    __slots__ = ("left", "waiting")
+
+    def __init__(self) -> None:
+        #: The logs whose directories are still to be renamed.
+        self.left = 0
         self.waiting: list[Callable[[], None]] = []
 
 
@@ -105,6 +118,9 @@ class Leadership:
         self._is_starting = True
         #: Topic name -> the creation in progress.
         self._creations: dict[str, _TopicCreation] = {}
+        #: Topic name -> the deletion in progress, and the logs of all deletions.
+        self._deletions: dict[str, _TopicDeletion] = {}
+        self._deleted: deque[tuple[str, Log]] = deque()
 
     def find(self, topic: str, index: int) -> Partition:
         """The partition led here; otherwise raise the KafkaError that says why it is not."""
@@ -128,8 +144,12 @@ class Leadership:
         return is_lost and node_id in known.replicas
 
     def on_created(self, topics: Iterable[str], done: Callable[[], None]) -> None:
-        """Call `done` as soon as none of these topics is being created; at once when none is."""
-        pending = [name for name in topics if name in self._creations]
+        """Call `done` as soon as none of these topics is being created; at once when none is.
+
+        A topic whose name an earlier one has not left yet is about to be created.
+        """
+        works = [self._creations.get(name) or self._deletions.get(name) for name in topics]
+        pending = [work for work in works if work is not None]
         left = len(pending)
 
         def on_topic_created() -> None:
@@ -138,8 +158,8 @@ class Leadership:
             if not left:
                 done()
 
-        for name in pending:
-            self._creations[name].waiting.append(on_topic_created)
+        for work in pending:
+            work.waiting.append(on_topic_created)
         if not pending:
             done()
 
@@ -173,7 +193,9 @@ class Leadership:
     def follow(self, name: str) -> None:
         """Bring every partition of a topic in line with the image: lead or follow it in a new epoch, or give it up."""
         node_id, topic = self._runtime.node_id, self._runtime.image.topics[name]
-        missing = []
+        is_busy = name in self._creations or name in self._deletions
+        missing: list[TopicPartition] = []
+        gone: list[TopicPartition] = []
         for index, known in enumerate(topic.partitions):
             tp = TopicPartition(name, index)
             replica = self.hosted.get(tp)
@@ -181,7 +203,10 @@ class Leadership:
                 # A replica that is assigned here again later is a new one, which nothing relies on yet.
                 self._offline.discard(tp)
                 self.resign(tp)
-                self._drop_replica(tp, topic)
+                log = self._store.get(tp)
+                # Strays found at startup are set aside later.
+                if log is not None and log.topic_id == topic.topic_id and not self._is_starting:
+                    gone.append(tp)
             elif replica is not None:
                 if replica.leader_epoch != known.leader_epoch:
                     staying: list[CommitWaiter] = []
@@ -191,12 +216,13 @@ class Leadership:
                     self._host(tp, topic, replica.log, replica, staying)
                 elif isinstance(replica, Partition):
                     self._adjust(replica, known)
-            elif name not in self._creations:
+            elif not is_busy:
                 log = self._claim(tp, topic)
                 if log is not None:
                     self._host(tp, topic, log)
                 elif known.leader != NO_LEADER and self._may_create(tp, known):
                     missing.append(tp)
+        self._delete_logs(name, gone)
         if missing:
             self._create_logs(topic, missing)
 
@@ -214,10 +240,10 @@ class Leadership:
         """Take the partitions of a failed directory offline, until a restart finds the directory again."""
         for tp in partitions:
             self._offline.add(tp)
-            self.resign(tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            self.resign(tp, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
 
-    def resign(self, tp: TopicPartition, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Stop leading or following a partition in this epoch, and resign its coordinator."""
+    def resign(self, tp: TopicPartition, error: KafkaError | None = None) -> None:
+        """Stop leading or following a partition in this epoch, and resign its coordinator. Waiters get `error`."""
         replica = self.hosted.pop(tp, None)
         if replica is None:
             return
@@ -225,22 +251,25 @@ class Leadership:
         if partition is not None:
             self._on_resigned(partition)
         try:
-            replica.end(KafkaError(code))
-        except Exception as error:
+            replica.end(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        except Exception as bug:
             # A request that waited has met a bug. The change of the metadata must be followed all the same.
-            self._runtime.loop.call_soon(raise_error, error)
-        if isinstance(replica, followed.FollowedPartition):
+            self._runtime.loop.call_soon(raise_error, bug)
+        if partition is None and isinstance(replica, followed.FollowedPartition):
             self._replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
-        """Delete the logs of a deleted topic."""
+        """Delete the logs of a deleted topic. This node stops leading and following it at once (4 us a partition)."""
+        logs, error = [], KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for index in range(len(topic.partitions)):
             tp = TopicPartition(topic.name, index)
             log = self._store.get(tp)
             if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
-                self._delete_log(tp, log)
+                logs.append(tp)
             self._offline.discard(tp)
-            self.resign(tp)
+            self.resign(tp, error)
+        self._delete_logs(topic.name, logs)
+        self.without_log.discard(topic.name)
         self._log_settings.forget(topic.name)
 
     def is_stray(self, tp: TopicPartition, log: Log) -> bool:
@@ -250,19 +279,52 @@ class Leadership:
             return True
         return self._runtime.node_id not in topic.partitions[tp.partition].replicas
 
-    def _drop_replica(self, tp: TopicPartition, topic: TopicImage) -> None:
-        """Delete the log of a replica that was moved off this node; strays found at startup are set aside later."""
-        log = self._store.get(tp)
-        if log is not None and log.topic_id == topic.topic_id and not self._is_starting:
-            self._delete_log(tp, log)
+    # ---- deleting logs
 
-    def _delete_log(self, tp: TopicPartition, log: Log) -> None:
+    def _delete_logs(self, name: str, partitions: list[TopicPartition]) -> None:
+        """Delete logs of one topic: their directories are renamed in later turns of the loop."""
+        if not partitions:
+            return
+        if not self._deleted:
+            self._runtime.loop.call_soon(self._delete_some)
+        self._deleted += [(name, self._store.take_out(tp)) for tp in partitions]
+        self._deletions.setdefault(name, _TopicDeletion()).left += len(partitions)
+
+    def _delete_some(self) -> None:
+        ended = []
+        for _ in range(min(_DELETIONS_PER_TURN, len(self._deleted))):
+            name, log = self._deleted.popleft()
+            self._delete_log(log)
+            deletion = self._deletions[name]
+            deletion.left -= 1
+            if not deletion.left:
+                ended.append((name, self._deletions.pop(name)))
+        if self._deleted:
+            self._runtime.loop.call_soon(self._delete_some)
+        call_each(partial(self._go_on, name, deletion.waiting) for name, deletion in ended)
+
+    def _go_on(self, name: str, waiting: Iterable[Callable[[], None]], *, retry: bool = True) -> None:
+        """After a creation or a deletion, follow the image, which has gone on: a new topic may have this name."""
+        if retry and name in self._runtime.image.topics:
+            self.follow(name)
+        call_each(partial(self.on_created, [name], done) for done in waiting)
+
+    def finish_deletions(self) -> None:
+        """Rename the directories that are left, because the node stops: the next start would call them strays."""
+        while self._deleted:
+            self._delete_log(self._deleted.popleft()[1])
+
+    def _delete_log(self, log: Log) -> None:
         """Delete a log. A disk that fails at it may take its directory offline, but not the node."""
+        directory = log.path.rpartition("/")[0]
+        if not self._store.works(directory):
+            # The directory has failed since; a start that finds the log sets it aside.
+            return
         try:
-            self._store.delete(tp)
+            self._store.rename_deleted(log)
         except OSError as error:
             _log.error("cannot delete %s: %s", log.path, error)
-            self._log_dirs.suspect(log.path.rpartition("/")[0], error)
+            self._log_dirs.suspect(directory, error)
 
     def _may_create(self, tp: TopicPartition, known: PartitionImage) -> bool:
         """Whether a missing log may be created; False when it may exist where this node cannot read it."""
@@ -356,7 +418,7 @@ class Leadership:
         try:
             self._flusher.flush_now(partition)
         except OSError:
-            self.resign(partition.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            self.resign(partition.tp, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
             if not partition.log.closed:
                 # A full disk: housekeeping tries again.
                 self.without_log.add(partition.tp.topic)
@@ -381,7 +443,7 @@ class Leadership:
         runtime, log_dirs = self._runtime, self._log_dirs
         planned = self._store.plan(missing, topic.topic_id, log_dirs.preferred(missing), log_dirs.cordoned())
         batches = [planned[at : at + _LOGS_PER_JOB] for at in range(0, len(planned), _LOGS_PER_JOB)]
-        futures = [runtime.pool.submit(_create_files, batch) for batch in batches]
+        futures = [runtime.pool.submit(create_files, batch) for batch in batches]
         creation = self._creations[topic.name] = _TopicCreation(topic, futures)
         left = len(futures)
 
@@ -409,22 +471,21 @@ class Leadership:
             self._host_created(current, results)
             return
         # The topic was deleted in the meantime.
+        created = []
         for log, error in results:
             if error is None:
-                self._delete_log(log.tp, log.adopt())
+                log.adopt()
+                created.append(log.tp)
             else:
                 log.give_up()
+        self._delete_logs(topic.name, created)
 
     def _finish_creation(self, creation: _TopicCreation) -> None:
-        topic = creation.topic
-        del self._creations[topic.name]
-        current = self._runtime.image.topics.get(topic.name)
-        if current is not None and topic.name not in self.without_log:
-            # The topic may have more partitions by now, or a new topic may have its name.
-            self.follow(topic.name)
-        call_each(partial(self.on_created, [topic.name], done) for done in creation.waiting)
+        name = creation.topic.name
+        del self._creations[name]
+        self._go_on(name, creation.waiting, retry=name not in self.without_log)
 
-    def _host_created(self, topic: TopicImage, results: Iterable[_CreateResult]) -> None:
+    def _host_created(self, topic: TopicImage, results: Iterable[CreateResult]) -> None:
         for log, create_error in results:
             error = create_error or log.failure
             if error is None:
@@ -436,16 +497,3 @@ class Leadership:
                 _log.error("cannot create the log of %s: %s; will retry", log.tp, error)
                 self.without_log.add(topic.name)
                 self._log_dirs.suspect(log.directory, error)
-
-
-def _create_files(batch: Iterable[NewLog]) -> list[_CreateResult]:
-    """Create the files of these logs on a thread; the failure of one does not affect the others."""
-    results: list[_CreateResult] = []
-    for log in batch:
-        try:
-            log.begin()
-        except OSError as error:
-            results.append((log, error))
-        else:
-            results.append((log, None))
-    return results

@@ -2,7 +2,8 @@
 
 Rules:
 - A move fills a future log, which is made durable and renamed before the old log is moved aside.
-- A deleted log is renamed at once and removed later: after `file.delete.delay.ms`, or when its disk takes that.
+- A deleted log leaves the store at once and is renamed soon; `Leadership` does so in steps. Its files go later:
+  after `file.delete.delay.ms`, or when its disk takes that.
 
 KIPs: 113 (moves).
 """
@@ -43,14 +44,23 @@ class Moves(Checkpoints):
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
         """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
+        self.rename_deleted(self.take_out(tp), now_ms)
+
+    def take_out(self, tp: TopicPartition) -> Log:
+        """Take a log to be deleted out of the store. `rename_deleted` is due before another has its name."""
         log = self._drop(tp)
+        log.discard()
+        if tp in self._futures:
+            self.cancel_move(tp)
+        return log
+
+    def rename_deleted(self, log: Log, now_ms: int | None = None) -> None:
+        """Rename the directory of a log that was taken out, and have it removed after `file.delete.delay.ms`."""
         now_ms = self._now_ms if now_ms is None else now_ms
         target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
-        log.discard()
-        # First of all, and without writing anything: a topic is often deleted because its disk is full.
+        # Without writing anything: a topic is often deleted because its disk is full.
         self._disk.rename(log.path, target)
         self.removals.add(now_ms + log.settings.file_delete_delay_ms, target)
-        self.cancel_move(tp)
 
     def _drop(self, tp: TopicPartition) -> Log:
         """Take a log out of the store."""

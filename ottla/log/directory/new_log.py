@@ -1,5 +1,6 @@
 """The creation of a log: its files on any thread, its entry in the store on the loop."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.kernel.frozen import mutable
@@ -60,3 +61,20 @@ class NewLog:
         self._store.adopt(self.tp, self._log, self._directory)
         self._directory.watermarks.pop(self.tp, None)
         return self._log
+
+
+#: A log, and the error that prevented its creation (None: it was created).
+CreateResult = tuple[NewLog, OSError | None]
+
+
+def create_files(batch: Iterable[NewLog]) -> list[CreateResult]:
+    """Create the files of these logs on a thread; the failure of one does not affect the others."""
+    results: list[CreateResult] = []
+    for log in batch:
+        try:
+            log.begin()
+        except OSError as error:
+            results.append((log, error))
+        else:
+            results.append((log, None))
+    return results
