@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.kernel.ids import TopicPartition
+from ottla.log import checkpoint
 from ottla.log.log import Log
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
@@ -141,3 +144,88 @@ def test_what_is_clean_of_a_log_is_so_after_its_move_and_after_a_crash() -> None
     scene.machine.kill()
     scene.machine.start()
     assert scene.node.store.get(MOVED).cleaner_offset == cleaned
+
+
+# ---- the checkpoints of the directory that a log comes to
+
+
+def _named(scene: Scene, directory: str, name: str = checkpoint.RECOVERY_POINTS) -> int | None:
+    """What a checkpoint on disk says of the log."""
+    return checkpoint.read_offsets(scene.machine.disk, f"{directory}/{name}").get(MOVED)
+
+
+def test_the_swap_of_two_logs_writes_no_checkpoint_of_all_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread has written them before."""
+    scene, _, to = _five_records()
+    scene.delete_before(1, 3)
+    store, write_offsets, written = scene.node.store, checkpoint.write_offsets, []
+    finish_move = store.finish_move
+
+    def swaps(tp: TopicPartition, now_ms: int) -> Log:
+        written.append("swap begins")
+        log: Log = finish_move(tp, now_ms)
+        written.append("swap ends")
+        return log
+
+    def writes(disk: Any, path: str, offsets: Any) -> None:
+        if path.startswith(f"{to}/"):
+            written.append(path.rpartition("/")[2])
+        write_offsets(disk, path, offsets)
+
+    monkeypatch.setattr(store, "finish_move", swaps)
+    monkeypatch.setattr(checkpoint, "write_offsets", writes)
+    scene.move(1, to)
+    scene.machine.run(lambda: "swap ends" in written)
+    assert written == [checkpoint.RECOVERY_POINTS, checkpoint.START_OFFSETS, "swap begins", "swap ends"]
+    scene.machine.kill()
+    scene.machine.start()
+    scene.machine.settle()
+    assert (scene.lies_in(1), scene.first_offset(1), scene.read(1, 3)) == (to, 3, [b"3", b"4"])
+
+
+def test_a_checkpoint_that_is_written_before_the_swap_names_the_log_that_comes() -> None:
+    scene, log, to = _five_records()
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    store = scene.node.store
+    store.arrival_task(MOVED)()
+    assert store.arrival_task(MOVED) is None
+    scene.node.housekeeping.checkpoint()
+    scene.machine.settle()
+    assert _named(scene, to) is not None and _named(scene, to, checkpoint.START_OFFSETS) == 0
+
+
+def test_a_copy_that_is_truncated_is_named_again() -> None:
+    """Else what is appended after the swap, below the recovery point, would not be checked after a crash."""
+    scene, log, to = _five_records()
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    store = scene.node.store
+    copy = store.future(MOVED)[0]
+    copy.flush()
+    store.arrival_task(MOVED)()
+    late = store.checkpoint_tasks()
+    assert _named(scene, to) == 5
+    copy.truncate(2, 1)
+    again = store.arrival_task(MOVED)
+    again()
+    for task in late:
+        task()
+    assert store.arrival_task(MOVED) is None and _named(scene, to) == 2
+
+
+def test_a_cancelled_move_leaves_nothing_in_a_checkpoint() -> None:
+    scene, log, to = _five_records()
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    store = scene.node.store
+    store.arrival_task(MOVED)()
+    late = store.checkpoint_tasks()
+    store.cancel_move(MOVED)
+    assert MOVED in store._directory(to).stale
+    for task in late:
+        task()
+    assert _named(scene, to) is None and _named(scene, to, checkpoint.START_OFFSETS) is None

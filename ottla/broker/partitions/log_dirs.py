@@ -291,8 +291,8 @@ class LogDirs:
             runtime.loop.call_soon(self._copy, tp, log)
         return ErrorCode.NONE
 
-    def _copy(self, tp: TopicPartition, future: Log) -> None:
-        """Copy the next piece, or swap the logs."""
+    def _copy(self, tp: TopicPartition, future: Log, failure: BaseException | None = None) -> None:
+        """Copy the next piece, or swap the logs; `failure` is that of the thread which prepared the swap."""
         runtime, store = self._runtime, self._store
         move, replica = store.future(tp), self._leadership().hosted.get(tp)
         if runtime.closed or move is None or move[0] is not future:
@@ -308,6 +308,8 @@ class LogDirs:
             runtime.loop.call_later(min(wait_ms / 1000, _RETRY_SECONDS), again)
             return
         try:
+            if failure is not None:
+                raise failure
             self._copy_piece(replica, future)
             if future.end_offset < source.end_offset:
                 runtime.loop.call_soon(again)
@@ -319,7 +321,12 @@ class LogDirs:
                 self._synced_bytes[tp] = future.size
                 self._flusher.flush([future], again)
             elif self._is_known(tp, move[1]):
-                self._swap(tp, replica)
+                task = store.arrival_task(tp)
+                if task is None:
+                    return self._swap(tp, replica)
+                runtime.pool.submit(task).add_done_callback(
+                    lambda ended: runtime.loop.call_soon_threadsafe(again, ended.exception())
+                )
             elif tp in self._announced:
                 # The next change of the topic's metadata goes on.
                 self._announced[tp] = True

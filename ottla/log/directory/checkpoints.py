@@ -20,6 +20,25 @@ from ottla.log.log import Log
 Noted = list[tuple[TopicPartition, Log, int]]
 
 
+class Arrival:
+    """A log that is about to be swapped for its copy in another directory, as that directory's checkpoints name it."""
+
+    __slots__ = ("_cleaner_offset", "_copy", "_generation", "directory", "is_written", "log", "point", "start")
+
+    def __init__(self, log: Log, copy: Log, directory: Directory) -> None:
+        self.log, self.directory = log, directory
+        #: What is durable of the copy, and the start offset of the log.
+        self.point, self.start = copy.recovery_point, log.start_offset
+        self._copy, self._generation, self._cleaner_offset = copy, copy.generation, log.cleaner_offset
+        self.is_written = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the checkpoints name it, and nothing that they say is wrong by now."""
+        unchanged = self._copy.generation == self._generation and self.log.cleaner_offset == self._cleaner_offset
+        return self.is_written and unchanged
+
+
 class Checkpoints(Directories):
     """The log directories with their logs and checkpoints; the base of `Store`."""
 
@@ -28,6 +47,7 @@ class Checkpoints(Directories):
         self._disk = disk
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, Directory] = {}
+        self._arrivals: dict[TopicPartition, Arrival] = {}
 
     def checkpoint_tasks(self) -> list[Callable[[], None]]:
         """The writing of all checkpoints as calls that may run on another thread and write the values of now."""
@@ -73,14 +93,34 @@ class Checkpoints(Directories):
     def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
         return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
 
+    def _arrivals_at(self, directory: Directory) -> list[tuple[TopicPartition, Arrival]]:
+        return [(tp, each) for tp, each in list(self._arrivals.items()) if each.directory is directory]
+
     def _starts_of(self, directory: Directory) -> Noted:
-        return [(tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]]
+        starts = [
+            (tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]
+        ]
+        return starts + [(tp, each.log, each.start) for tp, each in self._arrivals_at(directory)]
 
     def _watermarks_of(self, directory: Directory) -> Noted:
         return [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
 
     def _points_of(self, directory: Directory) -> Noted:
-        return [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
+        points = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
+        return points + [(tp, each.log, each.point) for tp, each in self._arrivals_at(directory)]
+
+    def _write_arrival(self, tp: TopicPartition, arrival: Arrival, points: Noted, starts: Noted, lowered: int) -> None:
+        directory = arrival.directory
+        with directory.writing:
+            if self._arrivals.get(tp) is not arrival:
+                # The move was cancelled, or its copy began again.
+                return
+            # If recovery points were lowered meanwhile, what was written then names the arrival, too.
+            self._write_points(directory, points, lowered)
+            self._write(directory, checkpoint.START_OFFSETS, starts)
+            if arrival.log.cleaner_offset is not None:
+                self._replace_cleaner_offsets(directory)
+        arrival.is_written = True
 
     def _points_lowered(self, directory: Directory) -> None:
         directory.lowered += 1
@@ -102,7 +142,8 @@ class Checkpoints(Directories):
         """Write them; the caller holds `writing`."""
         # First, because a log may go meanwhile.
         directory.cleaner_stale = False
-        offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+        logs = self._logs_of(directory) + [(tp, each.log) for tp, each in self._arrivals_at(directory)]
+        offsets = {tp: log.cleaner_offset for tp, log in logs if log.cleaner_offset is not None}
         try:
             checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
         except OSError:
@@ -128,8 +169,12 @@ class Checkpoints(Directories):
 
         return write
 
+    def _belongs(self, tp: TopicPartition, log: Log, directory: Directory) -> bool:
+        """Whether this log is still in the directory, or about to be."""
+        return self._logs.get(tp) is log and (self._home.get(tp) is directory or tp in self._arrivals)
+
     def _write(self, directory: Directory, name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> None:
-        offsets = {tp: offset for tp, log, offset in noted if self._logs.get(tp) is log}
+        offsets = {tp: offset for tp, log, offset in noted if self._belongs(tp, log, directory)}
         checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
         if name != checkpoint.RECOVERY_POINTS:
             directory.told[name] = _telling(name, noted)

@@ -2,6 +2,7 @@
 
 Rules:
 - A move fills a future log, which is made durable and renamed before the old log is moved aside.
+- Before that a thread has the checkpoints of the future log's directory name it (`Arrival`): they list all logs there.
 - A deleted log leaves the store at once and is renamed soon; `Leadership` does so in steps. Its files go later:
   after `file.delete.delay.ms`, or when its disk takes that.
 
@@ -11,11 +12,11 @@ KIPs: 113 (moves).
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from ottla.kernel.ids import TopicPartition
-from ottla.log import checkpoint
 from ottla.log.directory import kept_copy
-from ottla.log.directory.checkpoints import Checkpoints
+from ottla.log.directory.checkpoints import Arrival, Checkpoints
 from ottla.log.directory.directory import Directory, LockingDisk
 from ottla.log.directory.removals import Removals
 from ottla.log.log import Log
@@ -108,8 +109,24 @@ class Moves(Checkpoints):
         """
         kept_copy.mark(self._logs[tp], self._futures[tp][0], failed)
 
+    def arrival_task(self, tp: TopicPartition) -> Callable[[], None] | None:
+        """A call that has the checkpoints of the copy's directory name the log, on any thread; None once they do.
+
+        After a crash right after the swap, recovery needs the start offset, and should not read the whole log.
+        """
+        arrival = self._arrivals.get(tp)
+        if arrival is not None and arrival.holds:
+            return None
+        copy, directory = self._futures[tp]
+        if arrival is not None:
+            # The copy was truncated: what was noted of it must not be written any more.
+            directory.lowered += 1
+        arrival = self._arrivals[tp] = Arrival(self._logs[tp], copy, directory)
+        points, starts = self._points_of(directory), self._starts_of(directory)
+        return partial(self._write_arrival, tp, arrival, points, starts, directory.lowered)
+
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
-        """Replace the partition's log by the future log, which has all its records.
+        """Replace the partition's log by the future log, which has all its records. `arrival_task` comes first.
 
         After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
         """
@@ -118,13 +135,9 @@ class Moves(Checkpoints):
         assert future.end_offset == old.end_offset
         log_path = f"{directory.path}/{tp}"
         future.close()
-        # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
-        with directory.writing:
-            for name, offsets in (
-                (checkpoint.RECOVERY_POINTS, [*self._points_of(directory), (tp, old, old.end_offset)]),
-                (checkpoint.START_OFFSETS, [*self._starts_of(directory), (tp, old, old.start_offset)]),
-            ):
-                self._write(directory, name, offsets)
+        task = self.arrival_task(tp)
+        if task is not None:
+            task()
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
@@ -152,10 +165,10 @@ class Moves(Checkpoints):
         finally:
             # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
             self.adopt(tp, log, directory)
+            # Not before, or a checkpoint that a thread writes now would lack the log.
+            del self._arrivals[tp]
         with suppress(OSError):
             kept_copy.unmark(self._disk, log_path)
-        if log.cleaner_offset is not None:
-            self._write_cleaner_offsets(directory)
         return log
 
     def cancel_move(self, tp: TopicPartition) -> None:
@@ -165,6 +178,10 @@ class Moves(Checkpoints):
             return
         log, directory = move
         log.discard()
+        arrival = self._arrivals.pop(tp, None)
+        if arrival is not None:
+            directory.stale.add(tp)
+            directory.cleaner_stale = directory.cleaner_stale or arrival.log.cleaner_offset is not None
         source = self._logs.get(tp)
         if directory.failure is not None:
             if source is not None:

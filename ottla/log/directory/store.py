@@ -186,6 +186,7 @@ class Store(Moves):
         directory.failure = error
         for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
             self._futures.pop(tp)[0].discard()
+            self._arrivals.pop(tp, None)
             self._logs[tp].on_change = None
         lost = [tp for tp, home in self._home.items() if home is directory]
         for tp in lost:
