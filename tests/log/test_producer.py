@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.cleaning.batch import empty_batch
+from ottla.log.producer import snapshot
 from ottla.log.producer.marker import read_marker
-from ottla.log.producer.producer import Producers
+from ottla.log.producer.producer import Producers, ProducerStateEntry
 from ottla.log.producer.snapshot import CorruptSnapshot, decode, encode
 from ottla.wire.batch import CONTROL, LOG_APPEND_TIME, build, header_at, rewrite
 from ottla.wire.checksum import crc32c
@@ -189,6 +191,41 @@ def test_a_snapshot_that_is_not_whole_is_refused(damage: Callable[[bytes], bytes
     assert (producer_id, found.epoch, found.transaction_start, found.last_timestamp) == (_ME, 2, 4, 1)
     with pytest.raises(CorruptSnapshot, match=why):
         decode(damage(data))
+
+
+def test_a_snapshot_encodes_only_the_producers_that_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those in full, whatever changed them: the bytes are those of a snapshot that encodes every producer."""
+    encoded: list[int] = []
+    entry = snapshot._entry
+
+    def counted(producer_id: int, producer: ProducerStateEntry) -> bytes:
+        encoded.append(producer_id)
+        return entry(producer_id, producer)
+
+    monkeypatch.setattr(snapshot, "_entry", counted)
+    producers, random, changed, offset = Producers(), Random(1), set(range(200)), 200
+    for producer_id in range(200):
+        producers.add(producer_id, 0, 0, producer_id, producer_id, 1, False)
+    for turn in range(50):
+        taken = encode(producers.by_id)
+        assert encoded == sorted(changed), f"turn {turn}"
+        for each in producers.by_id.values():
+            each.in_snapshot = None
+        assert encode(producers.by_id) == taken
+        encoded.clear()
+        changed = {random.randrange(200) for _ in range(5)}
+        for producer_id in changed:
+            offset, known = offset + 1, producers.by_id[producer_id]
+            if known.transaction_start >= 0 or random.random() < 0.3:
+                epoch = known.epoch + random.randrange(2)
+                ended = producers.end(
+                    producer_id, epoch, known.coordinator_epoch + 1, offset, turn, random.random() < 0.5
+                )
+                if ended is not None:
+                    producers.complete(ended)
+            else:
+                producers.add(producer_id, known.epoch, turn, offset, offset, turn, random.random() < 0.5)
+        producers.validate()
 
 
 def _resealed(body: bytes) -> bytes:

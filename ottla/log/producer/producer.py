@@ -43,7 +43,7 @@ class SentBatch(NamedTuple):
 class ProducerStateEntry:
     """The state of one producer id in one log. `Producers` creates it."""
 
-    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "sent", "transaction_start")
+    __slots__ = ("coordinator_epoch", "epoch", "in_snapshot", "last_timestamp", "sent", "transaction_start")
 
     def __init__(self) -> None:
         self.epoch = NO_EPOCH
@@ -54,6 +54,8 @@ class ProducerStateEntry:
         self.last_timestamp = -1
         #: The first offset of the ongoing transaction, or -1.
         self.transaction_start = -1
+        #: The bytes of this state in a snapshot; None after a change. Most producers are idle between two snapshots.
+        self.in_snapshot: bytes | None = None
 
     @property
     def last_sequence(self) -> int:
@@ -234,6 +236,7 @@ class Producers:
             del sent[0]
         sent.append(SentBatch(last_sequence, last_offset, last_offset - first_offset, timestamp))
         producer.last_timestamp = timestamp
+        producer.in_snapshot = None
         if transactional:
             self._unverified.pop(producer_id, None)
             if producer.transaction_start < 0:
@@ -256,6 +259,7 @@ class Producers:
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
         producer.transaction_start = -1
+        producer.in_snapshot = None
         if first_offset < 0:
             return None
         return EndedTransaction(producer_id, first_offset, offset, aborted)

@@ -7,6 +7,7 @@ ongoing transaction (-1 for none).
 Rules:
 - A snapshot is taken on roll, and on close unless the last one suffices (`ottla/log/durability.py`).
 - Recovery starts from the last snapshot at or below the offset that it needs.
+- A roll encodes only the producers that have changed since the last snapshot: a log may have 100,000.
 - A corrupt snapshot is deleted and the one before it is used: a snapshot only saves reading the log.
 """
 
@@ -30,23 +31,25 @@ class CorruptSnapshot(ValueError):
 
 def encode(producers: dict[int, ProducerStateEntry]) -> bytes:
     """The bytes of a snapshot, which has only the last batch of each producer."""
-    parts = [_COUNT.pack(len(producers))]
-    for producer_id, producer in producers.items():
-        sent = producer.sent[-1] if producer.sent else SentBatch(-1, -1, 0, producer.last_timestamp)
-        parts.append(
-            _ENTRY.pack(
-                producer_id,
-                producer.epoch,
-                sent.last_sequence,
-                sent.last_offset,
-                sent.offset_delta,
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.transaction_start,
-            )
-        )
-    body = b"".join(parts)
+    entries = [each.in_snapshot or _entry(producer_id, each) for producer_id, each in producers.items()]
+    body = b"".join([_COUNT.pack(len(entries)), *entries])
     return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def _entry(producer_id: int, producer: ProducerStateEntry) -> bytes:
+    """The bytes of one producer, which are kept until it changes."""
+    sent = producer.sent[-1] if producer.sent else SentBatch(-1, -1, 0, producer.last_timestamp)
+    packed = producer.in_snapshot = _ENTRY.pack(
+        producer_id,
+        producer.epoch,
+        sent.last_sequence,
+        sent.last_offset,
+        sent.offset_delta,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.transaction_start,
+    )
+    return packed
 
 
 def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
