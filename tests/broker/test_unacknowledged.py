@@ -27,6 +27,8 @@ from tests.broker.sasl_scene import PASSWORD, SETTINGS, plaintext, secured, sign
 from tests.broker.wire_client import WireClient
 
 OPEN, HIDDEN = "open", "hidden"
+#: More than one step takes.
+PARTITIONS = 300
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def node() -> Iterator[ottla.Node]:
     settings = SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
     with ottla.Node(settings=settings) as node:
         for name in (OPEN, HIDDEN):
-            node.create_topic(name)
+            node.create_topic(name, PARTITIONS)
         with Admin(plaintext(node)) as admin:
             rule = Acl(AclResource.TOPIC, OPEN, "User:ann", AclOperation.WRITE)
             admin.create_acls([rule]).check()
@@ -53,21 +55,24 @@ def _record(value: bytes, **more: Any) -> bytes:
 
 
 def _asked(*topics: str, value: bytes, count: int = 1, transactional_id: str | None = None) -> ProduceRequest:
-    """A record for the first partition of each topic, then a record for it again, `count` in all."""
+    """A record for each of the first `count` partitions of each topic."""
     of_transaction: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     records = _record(value, **(of_transaction if transactional_id else {}))
-    parts = [PartitionProduceData(index=0, records=records) for _ in range(count)]
+    parts = [PartitionProduceData(index=index, records=records) for index in range(count)]
     named = [TopicProduceData(name=topic, partition_data=parts) for topic in topics]
     return ProduceRequest(acks=0, timeout_ms=1000, transactional_id=transactional_id, topic_data=named)
 
 
 def _values(node: ottla.Node, topic: str, value: bytes) -> int:
     """How many records with this value are in the topic."""
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(topics=[FetchTopic(topic=topic, partitions=[partition])], max_bytes=1 << 20, max_wait_ms=0)
+    asked = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(PARTITIONS)
+    ]
+    request = FetchRequest(topics=[FetchTopic(topic=topic, partitions=asked)], max_bytes=1 << 20, max_wait_ms=0)
     with WireClient(plaintext(node)) as client:
-        (part,) = client.ask(request, 11).responses[0].partitions
-    return sum(record.value == value for batch in read(part.records) for record in batch.records())
+        parts = client.ask(request, 11).responses[0].partitions
+    batches = [batch for part in parts for batch in read(part.records)]
+    return sum(record.value == value for batch in batches for record in batch.records())
 
 
 def _serves(client: WireClient) -> bool:
@@ -79,7 +84,7 @@ def _serves(client: WireClient) -> bool:
     return True
 
 
-@pytest.mark.parametrize("count", [1, 300], ids=["at once", "in steps"])
+@pytest.mark.parametrize("count", [1, PARTITIONS], ids=["at once", "in steps"])
 @pytest.mark.parametrize(
     ("topics", "written", "goes_on"),
     [
@@ -110,7 +115,7 @@ def test_a_denied_transaction_costs_the_connection(node: ottla.Node, ann: WireCl
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)], ids=repr)
-@pytest.mark.parametrize("count", [1, 300], ids=["at once", "in steps"])
+@pytest.mark.parametrize("count", [1, PARTITIONS], ids=["at once", "in steps"])
 def test_a_bug_costs_the_connection(
     node: ottla.Node, error: Exception, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
