@@ -63,7 +63,7 @@ def update_features(
     if request.validate_only:
         return Decision([], response)
     target = proposed.get(KRAFT_VERSION, kraft_version)
-    if any(update.feature == _ELR and update.max_version_level > 0 for update in request.feature_updates):
+    if _ELR in updates and updates[_ELR].max_version_level > 0:
         records = [*_elr_config_records(image, settings), *records, *_no_longer_eligible(image)]
     return Decision(records, response, None if target == kraft_version else target)
 

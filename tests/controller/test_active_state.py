@@ -144,6 +144,16 @@ def test_the_last_update_of_a_feature_counts(levels: tuple[int, ...], code: int,
     assert cluster.image.features.get("group.version", 0) == level
 
 
+def test_an_update_that_does_not_count_ends_no_eligibility() -> None:
+    fleet, elr = Fleet(3), "eligible.leader.replicas.version"
+    fleet.topic("led", [1, 2], configs={"min.insync.replicas": "2"})
+    fleet.silence(2)
+    assert fleet.partition("led").eligible_leader_replicas == (2,)
+    fleet.append(update(fleet, (elr, 0, SAFE))[1].records)
+    wanted = update(fleet, (elr, 0, SAFE))[1].records
+    assert update(fleet, (elr, 1, UPGRADE), (elr, 0, SAFE))[1].records == wanted
+
+
 @pytest.mark.parametrize(("version", "results"), [(1, ["group.version", "share.version"]), (2, [])])
 def test_each_feature_has_a_result_before_version_2(version: int, results: list[str]) -> None:
     said, decision = update(Cluster(), ("group.version", 0, SAFE), ("share.version", 0, UNSAFE), version=version)
