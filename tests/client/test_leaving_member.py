@@ -128,3 +128,33 @@ def test_no_heartbeat_joins_behind_the_request_to_leave() -> None:
         await group.end("", 0, leaves=False)
 
     hurried(run())
+
+
+def test_the_first_of_two_requests_to_leave_lets_no_heartbeat_join_behind_the_second() -> None:
+    """The program closes its consumer, or unsubscribes, while the member leaves because of max.poll.interval.ms."""
+
+    async def run() -> None:
+        sent: list[int] = []
+        answers = [asyncio.Event(), asyncio.Event()]
+
+        async def call(request: Any, response: type, **_: object) -> object:
+            sent.append(request.member_epoch)
+            await answers[len(sent) - 1].wait()
+            return response()
+
+        group = member_of(ConsumerGroupMember, Owner(), call)
+        first = asyncio.create_task(group.leave("no poll for max.poll.interval.ms"))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(group.leave("the consumer was closed"))
+        await asyncio.sleep(0)
+        answers[0].set()
+        await first
+        waited_for = await group.poll()
+        assert waited_for is not None and not waited_for.done() and group._heartbeats is None
+        await group._beat()
+        answers[1].set()
+        await second
+        assert sent == [-1, -1] and waited_for.done()
+        await group.end("", 0, leaves=False)
+
+    hurried(run())

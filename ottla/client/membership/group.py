@@ -96,7 +96,7 @@ class Group(ABC):
         self._closed = False
         #: The coordinator has removed this member; the program's next poll gives up its partitions.
         self._lost = False
-        #: Resolved when the request to leave is answered; None if there is none.
+        #: Resolved when the last request to leave is answered; None if there is none.
         self._leaving: asyncio.Future[None] | None = None
         self._identity: tuple[str, int, str | None] = ("", -1, None)
         #: The number of commits so far, and each partition's last one; they are sent in this order.
@@ -190,7 +190,9 @@ class Group(ABC):
         try:
             await self._send_leave(reason)
         finally:
-            self._leaving = None
+            # Another request may have followed, as when the program closes its consumer meanwhile.
+            if self._leaving is leaving:
+                self._leaving = None
             leaving.set_result(None)
 
     async def end(self, reason: str, deadline_ms: int, *, leaves: bool = True) -> None:
