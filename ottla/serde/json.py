@@ -58,7 +58,7 @@ class Json(Serde):
             self._bare = pa.schema(fields) if fields else None
             #: None: objects of one layout are left to Arrow's reader, too.
             self._kinds = plain_types(fields)
-            #: The number of arrays for which no layout is looked for.
+            #: The number of arrays for which no layout is looked for; threads that share a serde may bring it below 0.
             self._without_layout = 0
 
     def decode(self, values: Any) -> Any:
@@ -92,7 +92,7 @@ class Json(Serde):
         assert self._kinds is not None
         if len(values) < ROWS_MIN:
             return None
-        if self._without_layout:
+        if self._without_layout > 0:
             self._without_layout -= 1
             return None
         columns = columns_of(values, self._kinds)

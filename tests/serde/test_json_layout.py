@@ -300,3 +300,13 @@ def test_a_layout_is_looked_for_again_some_time_after_values_without_one(monkeyp
     monkeypatch.setattr(json_serde, "ROWS_MIN", 6)
     reading.decode(values_of([plain] * 5))
     assert looked == [2, 3, 5]
+
+
+def test_threads_that_share_a_serde_do_not_end_the_search_for_a_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them may count the last array at once, so that the count is below zero."""
+    looked: list[int] = []
+    monkeypatch.setattr(json_serde, "columns_of", lambda values, kinds: looked.append(len(values)))
+    reading = serde.json({"a": pa.int64()})
+    reading._without_layout = -1  # type: ignore[attr-defined]
+    reading.decode(values_of([b'{"a":1}'] * 3))
+    assert looked == [3]
