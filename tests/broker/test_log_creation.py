@@ -320,3 +320,19 @@ def test_deleted_logs_of_a_failed_directory_are_left_alone() -> None:
     scene.take()
     scene.run()
     assert scene.told == []
+
+
+def test_a_directory_that_fails_while_a_change_is_followed_takes_its_deleted_logs_along() -> None:
+    """Leading a partition may flush its log, which finds that the disk has failed."""
+    scene = _Scene(0)
+    scene.create("t", b"1", 2)
+    scene.leadership.started()
+    moved, led = (SimpleNamespace(replicas=(n,), leader=n, leader_epoch=1) for n in (2, 1))
+    scene.topics["t"].partitions = [moved, led]
+    scene.hosted[TopicPartition("t", 1)].log = None
+    scene.leadership._host = lambda *given: scene.logs.clear()  # type: ignore[method-assign]
+    scene.leadership.follow("t")
+    scene.take()
+    scene.done("t")
+    scene.run()
+    assert scene.told == ["done"]

@@ -283,12 +283,14 @@ class Leadership:
 
     def _delete_logs(self, name: str, partitions: list[TopicPartition]) -> None:
         """Delete logs of one topic: their directories are renamed in later turns of the loop."""
-        if not partitions:
+        # A directory that has failed since the caller saw the logs has taken its own with it.
+        logs = [(name, self._store.take_out(tp)) for tp in partitions if self._store.get(tp) is not None]
+        if not logs:
             return
         if not self._deleted:
             self._runtime.loop.call_soon(self._delete_some)
-        self._deleted += [(name, self._store.take_out(tp)) for tp in partitions]
-        self._deletions.setdefault(name, _TopicDeletion()).left += len(partitions)
+        self._deleted += logs
+        self._deletions.setdefault(name, _TopicDeletion()).left += len(logs)
 
     def _delete_some(self) -> None:
         ended = []
@@ -352,9 +354,8 @@ class Leadership:
         """The store's log for this partition, or None when it has none that belongs to this topic."""
         log = self._store.get(tp)
         if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
-            # Left over from a topic of the same name that was deleted while this node was down (KIP-516). It is set
-            # aside and
-            # not deleted, because the disk may have corrupted the topic id.
+            # Left over from a topic of the same name that was deleted while this node was down (KIP-516). Set it aside,
+            # because the disk may have corrupted the topic id.
             _log.warning("%s belongs to another topic (%s); set aside", log.path, uuid_text(log.topic_id))
             try:
                 self._store.set_aside(tp)
