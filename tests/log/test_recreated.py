@@ -9,6 +9,7 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
+from ottla.log.segment.segment import Segment
 from ottla.sim.disk import SimDisk
 from ottla.wire.batch import build
 
@@ -132,3 +133,28 @@ def test_a_checkpoint_forgets_the_logs_that_went() -> None:
     for task in late:
         task()
     assert not directory.stale
+
+
+def test_a_sync_that_ends_late_writes_no_epochs_of_a_deleted_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread waits for the disk while the topic is deleted and created again."""
+    node = _Node()
+    earlier = node.create(1)
+    append(earlier, 10)
+    earlier.append(bytearray(build([(1, b"k", b"v", [])])), leader_epoch=7, now_ms=1)
+    segment_sync = Segment.sync
+
+    def slow(segment: Segment) -> None:
+        segment_sync(segment)
+        if not earlier.closed:
+            node.store.delete(_TP, 1)
+            log = node.create(2)
+            append(log, 12)
+            log.flush()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "sync", slow)
+        earlier.sync()
+    node.store.close()
+    node.start()
+    log = node.store.get(_TP)
+    assert log is not None and log.epochs.latest == 0
