@@ -216,6 +216,42 @@ def test_a_copy_that_is_truncated_is_named_again() -> None:
     assert store.arrival_task(MOVED) is None and _named(scene, to) == 2
 
 
+def test_records_that_are_deleted_right_before_the_swap_stay_deleted_after_a_crash() -> None:
+    scene, log, to = _five_records()
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    store = scene.node.store
+    store.arrival_task(MOVED)()
+    scene.delete_before(1, 3)
+    # It is durable where the log lies.
+    for task in store.checkpoint_tasks():
+        task()
+    assert _named(scene, scene.lies_in(1), checkpoint.START_OFFSETS) == 3
+    log.being_cleaned = False
+    scene.machine.run(lambda: scene.lies_in(1) == to)
+    scene.machine.kill()
+    scene.machine.start()
+    scene.machine.settle()
+    assert (scene.lies_in(1), scene.first_offset(1)) == (to, 3)
+
+
+def test_a_checkpoint_that_is_written_after_the_swap_names_the_log_that_came() -> None:
+    scene, log, to = _five_records()
+    scene.delete_before(1, 3)
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    store = scene.node.store
+    store.arrival_task(MOVED)()
+    late = store.checkpoint_tasks()
+    log.being_cleaned = False
+    scene.machine.run(lambda: scene.lies_in(1) == to)
+    for task in late:
+        task()
+    assert (_named(scene, to), _named(scene, to, checkpoint.START_OFFSETS)) == (3, 3)
+
+
 def test_a_cancelled_move_leaves_nothing_in_a_checkpoint() -> None:
     scene, log, to = _five_records()
     log.being_cleaned = True

@@ -8,7 +8,7 @@ Rules:
   are left out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from ottla.kernel.ids import TopicPartition
@@ -16,14 +16,11 @@ from ottla.log import checkpoint
 from ottla.log.directory.directory import Directories, Directory, LockingDisk
 from ottla.log.log import Log
 
-#: A log's partition, the log, and an offset of it.
-Noted = list[tuple[TopicPartition, Log, int]]
-
 
 class Arrival:
     """A log that is about to be swapped for its copy in another directory, as that directory's checkpoints name it."""
 
-    __slots__ = ("_cleaner_offset", "_copy", "_generation", "directory", "is_written", "log", "point", "start")
+    __slots__ = ("_cleaner_offset", "_copy", "_generation", "came", "directory", "is_written", "log", "point", "start")
 
     def __init__(self, log: Log, copy: Log, directory: Directory) -> None:
         self.log, self.directory = log, directory
@@ -31,12 +28,19 @@ class Arrival:
         self.point, self.start = copy.recovery_point, log.start_offset
         self._copy, self._generation, self._cleaner_offset = copy, copy.generation, log.cleaner_offset
         self.is_written = False
+        #: The log in the directory after the swap.
+        self.came: Log | None = None
 
     @property
     def holds(self) -> bool:
         """Whether the checkpoints name it, and nothing that they say is wrong by now."""
-        unchanged = self._copy.generation == self._generation and self.log.cleaner_offset == self._cleaner_offset
-        return self.is_written and unchanged
+        log = self.log
+        unchanged = self._copy.generation == self._generation and log.cleaner_offset == self._cleaner_offset
+        return self.is_written and unchanged and log.start_offset == self.start
+
+
+#: A log's partition, the log, and an offset of it.
+Noted = list[tuple[TopicPartition, Log | Arrival, int]]
 
 
 class Checkpoints(Directories):
@@ -97,17 +101,17 @@ class Checkpoints(Directories):
         return [(tp, each) for tp, each in list(self._arrivals.items()) if each.directory is directory]
 
     def _starts_of(self, directory: Directory) -> Noted:
-        starts = [
+        starts: Noted = [
             (tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]
         ]
-        return starts + [(tp, each.log, each.start) for tp, each in self._arrivals_at(directory)]
+        return starts + [(tp, each, each.start) for tp, each in self._arrivals_at(directory)]
 
     def _watermarks_of(self, directory: Directory) -> Noted:
         return [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
 
     def _points_of(self, directory: Directory) -> Noted:
-        points = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
-        return points + [(tp, each.log, each.point) for tp, each in self._arrivals_at(directory)]
+        points: Noted = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
+        return points + [(tp, each, each.point) for tp, each in self._arrivals_at(directory)]
 
     def _write_arrival(self, tp: TopicPartition, arrival: Arrival, points: Noted, starts: Noted, lowered: int) -> None:
         directory = arrival.directory
@@ -169,19 +173,22 @@ class Checkpoints(Directories):
 
         return write
 
-    def _belongs(self, tp: TopicPartition, log: Log, directory: Directory) -> bool:
-        """Whether this log is still in the directory, or about to be."""
-        return self._logs.get(tp) is log and (self._home.get(tp) is directory or tp in self._arrivals)
+    def _belongs(self, tp: TopicPartition, log: Log | Arrival, directory: Directory) -> bool:
+        """Whether this log is still in the directory, or about to be, or has come there since it was noted."""
+        if isinstance(log, Arrival):
+            return self._arrivals.get(tp) is log or (log.came is not None and self._logs.get(tp) is log.came)
+        return self._logs.get(tp) is log and self._home.get(tp) is directory
 
-    def _write(self, directory: Directory, name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> None:
-        offsets = {tp: offset for tp, log, offset in noted if self._belongs(tp, log, directory)}
+    def _write(self, directory: Directory, name: str, noted: Noted) -> None:
+        noted = [each for each in noted if self._belongs(each[0], each[1], directory)]
+        offsets = {tp: offset for tp, _, offset in noted}
         checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
         if name != checkpoint.RECOVERY_POINTS:
             directory.told[name] = _telling(name, noted)
 
 
-def _telling(name: str, noted: Iterable[tuple[TopicPartition, Log, int]]) -> dict[TopicPartition, int]:
+def _telling(name: str, noted: Noted) -> dict[TopicPartition, int]:
     """The offsets that a start reads: the high watermark of a sole replica is the end of its log."""
     if name != checkpoint.HIGH_WATERMARKS:
         return {tp: offset for tp, _, offset in noted}
-    return {tp: offset for tp, log, offset in noted if log.is_replicated}
+    return {tp: offset for tp, log, offset in noted if isinstance(log, Log) and log.is_replicated}

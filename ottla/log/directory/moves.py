@@ -119,7 +119,7 @@ class Moves(Checkpoints):
             return None
         copy, directory = self._futures[tp]
         if arrival is not None:
-            # The copy was truncated: what was noted of it must not be written any more.
+            # The copy was truncated, say: what was noted of it must not be written any more.
             directory.lowered += 1
         arrival = self._arrivals[tp] = Arrival(self._logs[tp], copy, directory)
         points, starts = self._points_of(directory), self._starts_of(directory)
@@ -165,7 +165,8 @@ class Moves(Checkpoints):
         finally:
             # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
             self.adopt(tp, log, directory)
-            # Not before, or a checkpoint that a thread writes now would lack the log.
+            # Not before, or a checkpoint that a thread writes now would lack the log. One written later finds `came`.
+            self._arrivals[tp].came = log
             del self._arrivals[tp]
         with suppress(OSError):
             kept_copy.unmark(self._disk, log_path)
