@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.share.partitions import Shares
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import SHARE_TOPIC, Uuid
+from ottla.kernel.ids import SHARE_TOPIC, TopicPartition, Uuid
 from ottla.share.session import ShareSessions
 from ottla.share.state import SharePartitionKey
 from ottla.sim.machine import Machine
@@ -43,6 +43,41 @@ def test_a_change_of_settings_is_told_to_every_share_partition_and_the_end_too(m
     shares.close()
     assert told[4:] == [("close", 0), ("close", 1)]
     assert [shares.find(key) for key in keys] == [None, None]
+
+
+def test_the_end_of_a_partition_looks_at_its_own_share_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion of a wide topic ends thousands of partitions in one turn of the loop."""
+    looks: list[int] = []
+
+    class Leader:
+        def __init__(self, shares: Any, key: SharePartitionKey, partition: Any) -> None:
+            self._led = partition
+
+        @property
+        def partition(self) -> Any:
+            looks.append(self._led.tp.partition)
+            return self._led
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda: None
+
+    monkeypatch.setattr("ottla.broker.share.partitions.share_leader", SimpleNamespace(ShareLeader=Leader))
+    parts: Any = (None, None, None, None)
+    shares = Shares(*parts)
+    led: list[Any] = [SimpleNamespace(topic_id=_ID, tp=TopicPartition("t", index)) for index in range(50)]
+    keys = {each: [SharePartitionKey(group, _ID, each) for group in ("g", "h")] for each in range(50)}
+    for partition in led:
+        for key in keys[partition.tp.partition]:
+            shares.lead(key, partition)
+    shares.resign(SimpleNamespace(topic_id=_ID, tp=TopicPartition("t", 7)))  # type: ignore[arg-type]
+    assert all(shares.find(key) for key in keys[7]), "they are of another leader epoch"
+    shares.drop(keys[9][0])
+    looks.clear()
+    for partition in led:
+        shares.resign(partition)
+        assert not any(map(shares.find, keys[partition.tp.partition]))
+    assert len(looks) == 99
+    assert not shares._of_partition
 
 
 def test_a_session_has_what_its_requests_add_less_what_they_forget() -> None:

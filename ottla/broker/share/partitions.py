@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
@@ -42,6 +43,8 @@ class Shares:
         #: Returns the access to the share coordinators, which the first call creates.
         self.persister = persister
         self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
+        #: (topic id, partition) -> the keys of its share partitions, one for each group.
+        self._of_partition: dict[tuple[Uuid, int], list[share_state.SharePartitionKey]] = {}
         #: Group with sessions -> settings; resolved on demand, cleared when settings change.
         self._settings: dict[str, GroupSettings] = {}
 
@@ -70,19 +73,28 @@ class Shares:
         leader = self._leaders.get(key)
         if leader is None:
             leader = self._leaders[key] = share_leader.ShareLeader(self, key, partition)
+            self._of_partition.setdefault((key.topic_id, key.partition), []).append(key)
             leader.open()
         return leader
 
     def drop(self, key: share_state.SharePartitionKey) -> None:
         """Drop a share partition; its stored state is what counts."""
         leader = self._leaders.pop(key, None)
-        if leader is not None:
-            leader.close()
+        if leader is None:
+            return
+        own = (key.topic_id, key.partition)
+        keys = self._of_partition[own]
+        keys.remove(key)
+        if not keys:
+            del self._of_partition[own]
+        leader.close()
 
     def resign(self, partition: Partition) -> None:
         """Drop the share partitions of a partition that this node stops leading, and their locks with them."""
-        for key in [key for key, leader in self._leaders.items() if leader.partition is partition]:
-            self.drop(key)
+        for key in list(self._of_partition.get((partition.topic_id, partition.tp.partition), ())):
+            leader = self._leaders.get(key)
+            if leader is not None and leader.partition is partition:
+                self.drop(key)
 
     def settings_changed(self) -> None:
         """Apply a change of the node's or a group's settings."""
