@@ -64,8 +64,8 @@ def sync(log: "Log", *, closing: bool) -> int:
             elif following is None or following.base_offset >= log.recovery_point:
                 segment.sync()
                 segment.sync_indexes()
-        if text is not None and (closing or not log.closed):
-            # Not of a log that was deleted meanwhile: another may have its path.
+        if text is not None and log.segments:
+            # A log that was deleted meanwhile has no segments: another may have its path.
             _replace_epochs(log, text)
             dirty = True
         if dirty:
