@@ -292,9 +292,9 @@ class BrokerNode(MetadataNode):
         # A start that fails before the parts are made has registered nothing.
         broker_epoch = self.life.epoch if "life" in vars(self) else -1
         pool = self._ports.pool(_CLOSING_THREADS)
-        if "leadership" in vars(self):
-            self.leadership.finish_deletions()
         try:
+            if "leadership" in vars(self):
+                self.leadership.finish_deletions()
             self.store.close(broker_epoch, pool)
         finally:
             pool.shutdown()
