@@ -149,6 +149,17 @@ def test_what_is_clean_of_a_log_is_so_after_its_move_and_after_a_crash() -> None
 # ---- the checkpoints of the directory that a log comes to
 
 
+def _copied(start: int = 0) -> tuple[Scene, Log, str, Any]:
+    """A log of five records whose copy in another directory is complete: the swap waits for the cleaner."""
+    scene, log, to = _five_records()
+    if start:
+        scene.delete_before(1, start)
+    log.being_cleaned = True
+    scene.move(1, to)
+    scene.machine.settle()
+    return scene, log, to, scene.node.store
+
+
 def _named(scene: Scene, directory: str, name: str = checkpoint.RECOVERY_POINTS) -> int | None:
     """What a checkpoint on disk says of the log."""
     return checkpoint.read_offsets(scene.machine.disk, f"{directory}/{name}").get(MOVED)
@@ -184,11 +195,7 @@ def test_the_swap_of_two_logs_writes_no_checkpoint_of_all_logs(monkeypatch: pyte
 
 
 def test_a_checkpoint_that_is_written_before_the_swap_names_the_log_that_comes() -> None:
-    scene, log, to = _five_records()
-    log.being_cleaned = True
-    scene.move(1, to)
-    scene.machine.settle()
-    store = scene.node.store
+    scene, _, to, store = _copied()
     store.arrival_task(MOVED)()
     assert store.arrival_task(MOVED) is None
     scene.node.housekeeping.checkpoint()
@@ -198,11 +205,7 @@ def test_a_checkpoint_that_is_written_before_the_swap_names_the_log_that_comes()
 
 def test_a_copy_that_is_truncated_is_named_again() -> None:
     """Else what is appended after the swap, below the recovery point, would not be checked after a crash."""
-    scene, log, to = _five_records()
-    log.being_cleaned = True
-    scene.move(1, to)
-    scene.machine.settle()
-    store = scene.node.store
+    scene, _, to, store = _copied()
     copy = store.future(MOVED)[0]
     copy.flush()
     store.arrival_task(MOVED)()
@@ -217,11 +220,7 @@ def test_a_copy_that_is_truncated_is_named_again() -> None:
 
 
 def test_records_that_are_deleted_right_before_the_swap_stay_deleted_after_a_crash() -> None:
-    scene, log, to = _five_records()
-    log.being_cleaned = True
-    scene.move(1, to)
-    scene.machine.settle()
-    store = scene.node.store
+    scene, log, to, store = _copied()
     store.arrival_task(MOVED)()
     scene.delete_before(1, 3)
     # It is durable where the log lies.
@@ -237,12 +236,7 @@ def test_records_that_are_deleted_right_before_the_swap_stay_deleted_after_a_cra
 
 
 def test_a_checkpoint_that_is_written_after_the_swap_names_the_log_that_came() -> None:
-    scene, log, to = _five_records()
-    scene.delete_before(1, 3)
-    log.being_cleaned = True
-    scene.move(1, to)
-    scene.machine.settle()
-    store = scene.node.store
+    scene, log, to, store = _copied(start=3)
     store.arrival_task(MOVED)()
     late = store.checkpoint_tasks()
     log.being_cleaned = False
@@ -253,11 +247,7 @@ def test_a_checkpoint_that_is_written_after_the_swap_names_the_log_that_came() -
 
 
 def test_a_cancelled_move_leaves_nothing_in_a_checkpoint() -> None:
-    scene, log, to = _five_records()
-    log.being_cleaned = True
-    scene.move(1, to)
-    scene.machine.settle()
-    store = scene.node.store
+    scene, _, to, store = _copied()
     store.arrival_task(MOVED)()
     late = store.checkpoint_tasks()
     store.cancel_move(MOVED)
