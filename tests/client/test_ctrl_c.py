@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -29,6 +30,25 @@ def consumer() -> Iterator[Consumer]:
     consumer._async._fetcher.signal = lambda: None  # type: ignore[method-assign]
     yield consumer
     consumer.close()
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    """Its sender sleeps."""
+    producer: Producer = Producer("127.0.0.1:1")
+    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+    yield producer
+    producer.close(flush=False)
+
+
+def is_interrupted(number: int, call: Callable[[], object]) -> bool:
+    """Call a part of the producer with Ctrl-C at one of its points; False if it ends before that."""
+    with CtrlC(number, "producer"):
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+    return False
 
 
 def fetched(consumer: Consumer) -> None:
@@ -180,9 +200,7 @@ def test_ctrl_c_in_a_send_leaves_a_producer_that_can_be_used(kind: str, batch_si
     producer.close(flush=False)
 
 
-def test_ctrl_c_while_a_batch_grows_leaves_no_memory_taken() -> None:
-    producer: Producer = Producer("127.0.0.1:1")
-    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+def test_ctrl_c_while_a_batch_grows_leaves_no_memory_taken(producer: Producer) -> None:
     accumulator = producer._accumulator
     interrupted, number = True, 0
     while interrupted:
@@ -190,12 +208,7 @@ def test_ctrl_c_while_a_batch_grows_leaves_no_memory_taken() -> None:
         with producer._lock:
             accumulator.set_partitions(topic, 1, (0,))
         producer.send(topic, b"1")
-        interrupted = False
-        with CtrlC(number, "producer"):
-            try:
-                producer.send(topic, b"2" * 20_000)
-            except KeyboardInterrupt:
-                interrupted = True
+        interrupted = is_interrupted(number, partial(producer.send, topic, b"2" * 20_000))
         left = accumulator.incomplete
         assert accumulator.memory_used == sum(batch.reserved for batch in left), f"after {number} points"
         with producer._lock:
@@ -203,12 +216,9 @@ def test_ctrl_c_while_a_batch_grows_leaves_no_memory_taken() -> None:
                 accumulator.complete(accumulator.topics[topic].partitions[0], batch)
         number += 1
     assert number > 10
-    producer.close(flush=False)
 
 
-def test_ctrl_c_while_rows_are_put_leaves_them_counted_or_out() -> None:
-    producer: Producer = Producer("127.0.0.1:1")
-    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+def test_ctrl_c_while_rows_are_put_leaves_them_counted_or_out(producer: Producer) -> None:
     accumulator = producer._accumulator
     table = pa.table({"value": [b"1", b"2"]})
     interrupted, number = True, 0
@@ -219,13 +229,9 @@ def test_ctrl_c_while_rows_are_put_leaves_them_counted_or_out() -> None:
         if not number:
             # What is imported at its first use is imported here.
             producer.send_table(topic, table)
-        interrupted, told = False, f"after {number} points"
+        told = f"after {number} points"
         (partition,) = accumulator.topics[topic].partitions
-        with CtrlC(number, "producer"):
-            try:
-                producer.send_table(topic, table)
-            except KeyboardInterrupt:
-                interrupted = True
+        interrupted = is_interrupted(number, partial(producer.send_table, topic, table))
         put = [batch for batch in accumulator.incomplete if batch.topic == topic]
         assert partition.waiting() == put and (partition in accumulator.active) is bool(put), told
         assert accumulator.memory_used == sum(batch.reserved for batch in accumulator.incomplete), told
@@ -234,12 +240,9 @@ def test_ctrl_c_while_rows_are_put_leaves_them_counted_or_out() -> None:
                 accumulator.complete(partition, batch)
         number += 1
     assert number > 20
-    producer.close(flush=False)
 
 
-def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush() -> None:
-    producer: Producer = Producer("127.0.0.1:1")
-    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush(producer: Producer) -> None:
     with producer._lock:
         producer._accumulator.set_partitions("t", 1, (0,))
     number = 0
@@ -250,28 +253,21 @@ def test_ctrl_c_in_the_first_send_does_not_hold_up_the_flush() -> None:
     producer.flush(10)
     # A record of the next transaction could get into it, and out with this one.
     assert producer._accumulator.topics["t"].partitions[0].open is None and not producer._accumulator.memory_used
-    producer.close(flush=False)
 
 
 @pytest.mark.parametrize("records", [0, 1])
-def test_ctrl_c_at_the_end_of_a_batch_leaves_it_where_it_is_sent_once(records: int) -> None:
-    producer: Producer = Producer("127.0.0.1:1")
-    producer._sender.signal = lambda: None  # type: ignore[method-assign]
+def test_ctrl_c_at_the_end_of_a_batch_leaves_it_where_it_is_sent_once(producer: Producer, records: int) -> None:
     accumulator = producer._accumulator
     number, interrupted = 0, True
     while interrupted:
-        interrupted, topic, told = False, f"t{number}", f"after {number} points"
+        topic, told = f"t{number}", f"after {number} points"
         with producer._lock:
             accumulator.set_partitions(topic, 1, (0,))
             (partition,) = accumulator.topics[topic].partitions
             accumulator._batch_with_room(accumulator.topics[topic], 0, 100)
             if records:
                 accumulator.append(topic, b"v", None, None, None, None)
-            with CtrlC(number, "producer"):
-                try:
-                    accumulator.close_batch(partition)
-                except KeyboardInterrupt:
-                    interrupted = True
+            interrupted = is_interrupted(number, partial(accumulator.close_batch, partition))
             left = list(accumulator.incomplete)
             assert [batch.records for batch in left if batch.records] == [1] * records, told
             assert (accumulator.due_ms(partition, 0) is not None) is bool(records), told
@@ -282,7 +278,6 @@ def test_ctrl_c_at_the_end_of_a_batch_leaves_it_where_it_is_sent_once(records: i
             assert not accumulator.memory_used, told
         number += 1
     assert number > 5
-    producer.close(flush=False)
 
 
 def test_ctrl_c_while_the_sender_is_woken_does_not_let_it_sleep_on() -> None:

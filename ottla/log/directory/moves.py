@@ -119,7 +119,7 @@ class Moves(Checkpoints):
             return None
         copy, directory = self._futures[tp]
         if arrival is not None:
-            # The copy was truncated, say: what was noted of it must not be written any more.
+            # A truncated copy, for example: what was noted of it must not be written any more.
             directory.lowered += 1
         arrival = self._arrivals[tp] = Arrival(self._logs[tp], copy, directory)
         points, starts = self._points_of(directory), self._starts_of(directory)
