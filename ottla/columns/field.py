@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ottla.columns.sparse import true_places
 from ottla.columns.uniform_layout import (
     RUN_MIN,
     STEPS,
@@ -161,7 +162,7 @@ def _between_zeros(data: Bytes, raw: Any, start: int, end: int, count: int) -> t
         found = np.logical_and(zero[: -width - 1], zero[width + 1 :], out=edge[first:last])
         if width > 1:
             found &= data[start + first + 1 : start + last + 1] > 127
-    edges = np.flatnonzero(edge)
+    edges = true_places(edge)
     if edges.size < count - 1 or edges.size > _PLACES_MAX * count:
         return None
     at = np.empty(edges.size + 1, dtype=np.int64)

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.columns.encode_columns import offsets_of
-from ottla.columns.uniform_layout import Ints
+from ottla.columns.sparse import true_places
+from ottla.columns.uniform_layout import Bytes, Ints
 from ottla.kernel.named import NamedTuple
 from ottla.serde.json_column import READ, Rows, kind_of
 
@@ -141,7 +142,7 @@ def _commas(rows: Rows, layout: _Layout) -> Ints | None:
         if int(text.min()) < ord(" ") or (text == ord("\\")).any():
             return None
         if each:
-            found = np.flatnonzero((text[:-gap] == ord(",")) & quote[gap:])
+            found = true_places((text[:-gap] == ord(",")) & quote[gap:])
             if found.size != each * (last - first):
                 return None
             np.add(found.reshape(last - first, each).T, start, out=commas[:, first:last])
@@ -153,12 +154,11 @@ def _places(rows: Rows, layout: _Layout, commas: Ints) -> list[tuple[Any, Any]] 
     begins, stops = rows.edges[:-1], rows.edges[1:]
     if int((stops - begins).min()) < _WORD:
         return None
-    words = np.ndarray((rows.data.size - _WORD + 1,), "<u8", rows.data, 0, (1,))
     places = []
     at, closing, known = begins, b"", set[int]()
     for number, field in enumerate(layout.fields):
         # A string's closing quote is compared, too; the comma and the quote after it were found.
-        if not _agree(words, at, closing + field.head, known):
+        if not _agree(rows.data, at, closing + field.head, known):
             return None
         at = at + len(closing + field.head)
         closing = b'"' if field.kind == "text" else b""
@@ -171,28 +171,34 @@ def _places(rows: Rows, layout: _Layout, commas: Ints) -> list[tuple[Any, Any]] 
             return None
         places.append((at, sizes))
         at = ends
-    return places if _agree(words, at, closing + b"}", set()) else None
+    return places if _agree(rows.data, at, closing + b"}", set()) else None
 
 
-def _agree(words: Any, at: Any, piece: bytes, known: set[int]) -> bool:
+def _agree(data: Bytes, at: Ints, piece: bytes, known: set[int]) -> bool:
     """True if `piece` is at each of these positions; the bytes at `known` are not compared."""
     open_bytes = set(range(len(piece))) - known
     while open_bytes:
-        # The word ends at the last byte that is not compared yet, so it never goes beyond the values.
+        # The last word ends with the last byte that is not compared yet: bytes behind the values are not read.
         end = max(open_bytes) + 1
-        start = end - _WORD
+        count = 2 if end - min(open_bytes) > _WORD and end - 2 * _WORD + int(at[0]) >= 0 else 1
+        start = end - count * _WORD
         if start + int(at[0]) < 0:
             start = 0
-        if start + int(at[-1]) >= words.size:
+        room = data.size - count * _WORD + 1
+        if start + int(at[-1]) >= room:
             # A comma at the end of the last text.
             return False
-        inside = range(max(start, 0), min(start + _WORD, len(piece)))
-        mask = sum(0xFF << 8 * (place - start) for place in inside)
-        code = sum(piece[place] << 8 * (place - start) for place in inside)
-        word = words[at + start]
-        if mask != (1 << 64) - 1:
-            word &= np.uint64(mask)
-        if (word != np.uint64(code)).any():
-            return False
-        open_bytes -= set(inside)
+        # As elements of 8 or 16 bytes they are moved at once.
+        words = np.ndarray((room,), f"V{count * _WORD}", data, 0, (1,))[at + start].view("<u8")
+        for first in range(count):
+            begin = start + first * _WORD
+            inside = open_bytes & set(range(begin, begin + _WORD))
+            mask = sum(0xFF << 8 * (place - begin) for place in inside)
+            code = sum(piece[place] << 8 * (place - begin) for place in inside)
+            word = words[first::count]
+            if mask != (1 << 64) - 1:
+                word = word & np.uint64(mask)
+            if (word != np.uint64(code)).any():
+                return False
+            open_bytes -= inside
     return True

@@ -233,6 +233,19 @@ def test_each_byte_of_a_value_counts(other: bytes) -> None:
         check_same(amid(plain, plain[:at] + other + plain[at + 1 :]), kinds)
 
 
+@pytest.mark.parametrize("size", range(1, 36))
+@pytest.mark.parametrize("first", [b"", b"a", b"abcdefghij"])
+def test_each_byte_of_a_name_counts(size: int, first: bytes) -> None:
+    name = bytes(97 + index % 26 for index in range(size))
+    kinds = {"q" + first.decode(): pa.int64(), name.decode(): pa.string()}
+    plain = b'{"q%s":1,"%s":"t"}' % (first, name)
+    assert by_layout([plain] * 7, kinds)
+    for index in range(size):
+        odd = plain.replace(b'"%s":"' % name, b'"%s":"' % (name[:index] + b"_" + name[index + 1 :]))
+        assert odd != plain
+        assert not by_layout([each or b"" for each in amid(plain, odd)], kinds)
+
+
 def test_two_broken_values_do_not_make_up_for_each_other() -> None:
     """A quote or a field too many in one value and too few in the next: the counts of all values are right."""
     kinds = {"a": pa.string(), "b": pa.int64()}

@@ -23,6 +23,7 @@ from ottla.columns.column import gather
 from ottla.columns.column import views as views_into
 from ottla.columns.field import Fields, fields_of
 from ottla.columns.header_column import HEADERS, header_column, no_headers
+from ottla.columns.sparse import keep_freed_memory
 from ottla.columns.uniform_layout import Ints, offsets_of, pieces_of, runs_of, timestamps_of, views_of
 from ottla.kernel.client_error import RecordDeserializationError
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -39,6 +40,8 @@ _TOGETHER_BYTES = 8 * 1024 * 1024
 _BYTES_MAX = (1 << 31) - 1
 #: The most bytes of keys or values that are copied into one array, for serdes that are faster with many values.
 _TOGETHER_MAX = 64 * 1024 * 1024
+
+keep_freed_memory()
 
 
 class Taken(NamedTuple):
