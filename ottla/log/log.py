@@ -214,7 +214,10 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; `read_committed` reads no further."""
-        high_watermark = self.high_watermark
+        return self.last_stable_below(self.high_watermark)
+
+    def last_stable_below(self, high_watermark: int) -> int:
+        """As `last_stable_offset`, if this is the high watermark."""
         unstable = self.producers.first_unstable_offset(high_watermark)
         if unstable is None or unstable >= high_watermark:
             return high_watermark

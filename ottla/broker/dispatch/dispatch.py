@@ -217,7 +217,7 @@ class Dispatch:
             call.meter.seconds += self._work_seconds()
         if type(reply) is Later:
             slot.superseded = reply.superseded
-            reply.then(lambda value: self._answer(route, call, request, slot, value))
+            reply.then(partial(self._answer, route, call, request, slot))
         else:
             self._answer(route, call, request, slot, reply)
 
