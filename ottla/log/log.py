@@ -219,9 +219,7 @@ class Log:
     def last_stable_below(self, high_watermark: int) -> int:
         """As `last_stable_offset`, if this is the high watermark."""
         unstable = self.producers.first_unstable_offset(high_watermark)
-        if unstable is None or unstable >= high_watermark:
-            return high_watermark
-        return max(unstable, self.start_offset)
+        return high_watermark if unstable is None or unstable >= high_watermark else max(unstable, self.start_offset)
 
     # ---- append
 
@@ -369,8 +367,7 @@ class Log:
                 slot += 1
                 continue
             position, first_size, first_offset = located
-            last_slot = slot + 1 == len(self.segments)
-            if end_offset >= (self.end_offset if last_slot else self.bases[slot + 1]):
+            if end_offset >= (self.end_offset if slot + 1 == len(self.segments) else self.bases[slot + 1]):
                 end = segment.size
             else:
                 end = segment.position_of(end_offset)
