@@ -121,7 +121,7 @@ ROWS = (
             Run("confluent", "json", "confluent-kafka and `json.loads` (dicts)", "slow"),
             Run("confluent", "json_table", "the same, to Arrow columns", "slow"),
         ),
-        {"confluent_json": 5, "confluent_json_table": 5},
+        {"confluent_json": 5, "confluent_json_table": 6},
     ),
 )
 
