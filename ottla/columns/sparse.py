@@ -15,12 +15,12 @@ _WORD = 8
 _NUMBER_OF_BYTE = np.uint64(0x0001020304050607)
 _HIGHEST = np.uint64(56)
 _ONE = np.uint64(1)
-#: A freed block of this size makes glibc keep twice as much (M_TRIM_THRESHOLD in mallopt(3)).
+#: After a freed mapping of this size glibc keeps twice as much, in each arena (M_TRIM_THRESHOLD in mallopt(3)).
 _KEPT_BYTES = 8 << 20
 
 
 def true_places(marks: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The positions of the true values in a contiguous array, as `np.flatnonzero`."""
+    """The positions of the true values, as `np.flatnonzero`. The array is contiguous, and its bytes are 0 or 1."""
     whole = marks.size - marks.size % _WORD
     words = marks[:whole].view("<u8")
     at = np.flatnonzero(words != 0)
@@ -38,7 +38,8 @@ def keep_freed_memory() -> None:
     """Let glibc keep some freed memory for the next table; a program that has set its thresholds keeps those.
 
     Otherwise it returns each freed array to the system, and the next one costs a page fault for every 4 KiB: a tenth of
-    what reading JSON costs. Other C libraries ignore this.
+    what reading JSON costs. Each thread that frees arrays may keep 16 MiB. Other C libraries ignore this, and so does glibc
+    where its heap has a hole of that size.
     """
     block: Any = np.empty(_KEPT_BYTES, dtype=np.uint8)
     del block

@@ -1,8 +1,8 @@
 """JSON objects of one layout to typed columns, without parsing each of them.
 
 What one serializer writes has the same names in the same order in every value, and the same bytes between the fields.
-So these bytes are taken from the first value and compared in all values, eight at a time. What is between them is the
-text of the fields, which Arrow's casts read.
+So these bytes are taken from the first value and compared in all values, eight or sixteen at a time. What is between
+them is the text of the fields, which Arrow's casts read.
 
 Rules:
 - The result is that of Arrow's JSON reader. Values that may give another one are left to the reader: None.
