@@ -38,8 +38,8 @@ def keep_freed_memory() -> None:
     """Let glibc keep some freed memory for the next table; a program that has set its thresholds keeps those.
 
     Otherwise it returns each freed array to the system, and the next one costs a page fault for every 4 KiB: a tenth of
-    what reading JSON costs. Each thread that frees arrays may keep 16 MiB. Other C libraries ignore this, and so does glibc
-    where its heap has a hole of that size.
+    what reading JSON costs. Each thread that frees arrays may keep 16 MiB. Other C libraries ignore this, and so
+    does glibc where its heap has a hole of that size.
     """
     block: Any = np.empty(_KEPT_BYTES, dtype=np.uint8)
     del block
