@@ -214,12 +214,11 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; `read_committed` reads no further."""
-        return self.last_stable_below(self.high_watermark)
-
-    def last_stable_below(self, high_watermark: int) -> int:
-        """As `last_stable_offset`, if this is the high watermark."""
+        high_watermark = self.high_watermark
         unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None or unstable >= high_watermark else max(unstable, self.start_offset)
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.start_offset)
 
     # ---- append
 
@@ -367,7 +366,8 @@ class Log:
                 slot += 1
                 continue
             position, first_size, first_offset = located
-            if end_offset >= (self.end_offset if slot + 1 == len(self.segments) else self.bases[slot + 1]):
+            last_slot = slot + 1 == len(self.segments)
+            if end_offset >= (self.end_offset if last_slot else self.bases[slot + 1]):
                 end = segment.size
             else:
                 end = segment.position_of(end_offset)

@@ -21,7 +21,7 @@ from ottla.wire.api.fetch import (
 BY_ID_FROM = 13
 #: Below this size a copy is cheaper than a separate sendfile call.
 _COPY_BYTES_MAX = 16 << 10
-NO_RECORDS = b""
+_NO_RECORDS = b""
 #: Errors for which the log is not consulted at all.
 _UNKNOWN = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -63,7 +63,7 @@ def divergence(replica: HostedReplica, wanted: CachedPartition) -> PartitionData
         log_start_offset=replica.log.start_offset,
         diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
         aborted_transactions=None,
-        records=NO_RECORDS,
+        records=_NO_RECORDS,
     )
 
 
@@ -75,7 +75,7 @@ def partition_data(index: int, high_watermark: int, last_stable_offset: int, log
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
         aborted_transactions=None,
-        records=NO_RECORDS,
+        records=_NO_RECORDS,
     )
 
 
@@ -106,7 +106,7 @@ def sent_elsewhere(index: int, replica: HostedReplica, broker_id: int) -> Partit
         log_start_offset=replica.log.start_offset,
         aborted_transactions=None,
         preferred_read_replica=broker_id,
-        records=NO_RECORDS,
+        records=_NO_RECORDS,
     )
 
 
@@ -119,12 +119,12 @@ def failed(index: int, code: ErrorCode) -> PartitionData:
         last_stable_offset=-1,
         log_start_offset=-1,
         aborted_transactions=[] if code in _UNKNOWN else None,
-        records=NO_RECORDS,
+        records=_NO_RECORDS,
     )
 
 
-def topic_response(response: FetchResponse, topic: str | bytes) -> FetchableTopicResponse:
-    """The response's entry for a topic: the last one if it is this topic's, otherwise a new one."""
+def append_data(response: FetchResponse, topic: str | bytes, data: PartitionData) -> None:
+    """Add a partition to the response, merged with the previous one if both belong to the same topic."""
     last = response.responses[-1] if response.responses else None
     if last is None or topic != (last.topic_id if isinstance(topic, bytes) else last.topic):
         last = FetchableTopicResponse()
@@ -133,4 +133,4 @@ def topic_response(response: FetchResponse, topic: str | bytes) -> FetchableTopi
         else:
             last.topic = topic
         response.responses.append(last)
-    return last
+    last.partitions.append(data)

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
+    append_data,
     cached_partitions,
     divergence,
     failed,
     fetched_data,
     sent_elsewhere,
-    topic_response,
 )
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_consumer
@@ -340,7 +340,7 @@ class ParkedFetch:
                 session.move_to_end((wanted.topic, wanted.partition))
             if data.error_code:
                 hint_to_consumer(self.call, response, wanted.topic, data)
-            topic_response(response, wanted.topic).partitions.append(data)
+            append_data(response, wanted.topic, data)
         return response
 
     # ---- waiting

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
-    NO_RECORDS,
     add_records,
+    append_data,
     divergence,
     failed,
-    topic_response,
+    partition_data,
 )
 from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, Reply, in_turns
@@ -37,7 +37,7 @@ from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.replica.partition import Partition
 from ottla.replica.replica_session import ReplicaSession, WatchedPartition
-from ottla.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -55,8 +55,8 @@ def fetch_as_replica(call: Call, request: FetchRequest, replica_id: int) -> Repl
     fetch = ReplicaFetch(call, request, replica_id)
     if len(fetch.session.marked) > _STEPS_FROM:
         return in_turns(call.connection, fetch.in_steps())
-    if not fetch.note() and request.max_wait_ms > 0 and request.min_bytes > 0 and not fetch.node.replication.selects:
-        # No partition has records or an error, and a moved high watermark does not end the fetch.
+    has_news = fetch.note()
+    if not has_news and fetch.may_wait:
         return fetch.park()
     response = fetch.attempt()
     return response if response is not None else fetch.park()
@@ -91,6 +91,12 @@ class ReplicaFetch:
         session.broker_epoch = broker_epoch
         session.update(request)
         return session, incremental
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the fetch waits if no partition has records or an error. A moved high watermark may end it, too."""
+        request = self.request
+        return request.max_wait_ms > 0 and request.min_bytes > 0 and not self.node.replication.selects
 
     # ---- reading
 
@@ -135,9 +141,7 @@ class ReplicaFetch:
         """
         wanted, session = watched.cached, self.session
         try:
-            partition = watched.partition
-            if partition is None or 0 <= wanted.current_leader_epoch != partition.leader_epoch:
-                partition = self._leader_of(watched)
+            partition = self._leader_of(watched)
             log, offset = partition.log, wanted.fetch_offset
             # The follower's claimed log end is on the leader's history and within its log.
             if not log.start_offset <= offset <= log.end_offset:
@@ -199,10 +203,9 @@ class ReplicaFetch:
         return self.node.replication.selects and data.high_watermark > wanted.sent_high_watermark >= 0
 
     def _read(self, watched: WatchedPartition, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
-        wanted, partition = watched.cached, watched.partition
+        wanted, partition = watched.cached, None
         try:
-            if partition is None or 0 <= wanted.current_leader_epoch != partition.leader_epoch:
-                partition = self._leader_of(watched)
+            partition = self._leader_of(watched)
             partition.check_follower(self.session.replica_id, self.session.broker_epoch)
             diverging = divergence(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
             if diverging is not None:
@@ -211,15 +214,7 @@ class ReplicaFetch:
             end_offset = log.end_offset
             if not log.start_offset <= offset <= end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            high_watermark = log.high_watermark
-            data = PartitionData(
-                partition_index=wanted.partition,
-                high_watermark=high_watermark,
-                last_stable_offset=log.last_stable_below(high_watermark),
-                log_start_offset=log.start_offset,
-                aborted_transactions=None,
-                records=NO_RECORDS,
-            )
+            data = partition_data(wanted.partition, log.high_watermark, log.last_stable_offset, log.start_offset)
             if offset < end_offset:
                 bytes_max = min(wanted.partition_max_bytes, bytes_left)
                 if (bytes_max > 0 or min_one_batch) and not self._is_throttled(partition):
@@ -249,8 +244,6 @@ class ReplicaFetch:
 
     def _add_news(self, response: FetchResponse, results: list[tuple[WatchedPartition, PartitionData]]) -> None:
         session, throttle = self.session, self.node.throttles.leader
-        topic: FetchableTopicResponse | None = None
-        name: str | bytes = ""
         for watched, data in results:
             wanted, partition, records = watched.cached, watched.partition, data.records
             if records and partition is not None and throttle.applies_to(partition.tp):
@@ -266,10 +259,7 @@ class ReplicaFetch:
             behind = partition is not None and wanted.fetch_offset < partition.log.end_offset
             session.served(watched, again=behind or untrue, had_records=has_records)
             if news or untrue or not self.incremental:
-                if topic is None or wanted.topic != name:
-                    name = wanted.topic
-                    topic = topic_response(response, name)
-                topic.partitions.append(data)
+                append_data(response, wanted.topic, data)
 
     # ---- waiting
 
@@ -290,8 +280,7 @@ class ReplicaFetch:
 
     def _try(self) -> None:
         self._planned = False
-        later = self.later
-        if later is not None and later.value is None:
+        if self.later is not None and not self.later.resolved:
             response = self.attempt()
             if response is not None:
                 self._resolve(response)
