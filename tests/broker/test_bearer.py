@@ -278,6 +278,15 @@ def test_an_address_without_keys_stops_the_start(endpoint: Any, answer: tuple[in
 # ---- settings
 
 
+@pytest.mark.parametrize(("scheme", "warned"), [("http", True), ("https", False)])
+def test_only_an_address_that_is_not_encrypted_is_warned_of(
+    caplog: pytest.LogCaptureFixture, scheme: str, warned: bool
+) -> None:
+    with pytest.raises(OttlaError, match="gives no keys"):
+        ottla.Node(settings=signed(f"{scheme}://127.0.0.1:1/keys")).start()
+    assert (f"{scheme}://127.0.0.1:1/keys is not encrypted" in caplog.text) is warned
+
+
 def test_unsecured_tokens_come_in_where_the_settings_name_them(key_file: Path) -> None:
     with ottla.Node(settings=UNSECURED) as node:
         assert outcome(node, unsecured(scope="kafka")) == b""

@@ -94,6 +94,15 @@ def test_a_connection_has_one_instance_whatever_ids_its_client_invents(scene: Sc
     assert not scene.telemetry._instances
 
 
+def test_an_id_behind_the_reserved_ones_is_a_clients(scene: Scene) -> None:
+    with pytest.raises(KafkaError) as raised:
+        scene.telemetry.push(
+            CONNECTION, ME, Uuid((2).to_bytes(16, "big")), 0, 0, b"1", terminating=False, bytes_max=9, now_ms=0
+        )
+    # The client has not asked for its subscription yet.
+    assert raised.value.code is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+
+
 def test_a_star_is_all_metrics(scene: Scene) -> None:
     scene.subscribe("a", metrics="m.one")
     scene.subscribe("b", metrics="*", match="client_software_name=apache.*,client_source_port=5")

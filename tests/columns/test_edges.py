@@ -62,6 +62,15 @@ def test_a_value_of_any_size_is_encoded_alike_alone_and_among_others(size: int, 
         assert found.key_size.tolist() == [1 if keyed else -1] * len(values)
 
 
+@pytest.mark.parametrize("later", [64, 8_191, 8_192, 1_048_575, 1_048_576])
+def test_times_of_any_distance_are_read_alike(later: int) -> None:
+    """The first records' times are some milliseconds after the first one's, all others' at least `later`."""
+    values = [b"v" * 100, b"w" * 101] * 80
+    times = [TIME + (number % 40 if number < 64 else later + number % 3) for number in range(160)]
+    body = encoded_alike(values, times=times)
+    assert (fields_alike(body, 160).timestamp_delta + TIME).tolist() == times
+
+
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8_191, 8_192, 16_384])
 def test_a_key_of_any_size_is_encoded_alike(size: int) -> None:
     key = b"k" * size

@@ -10,6 +10,7 @@ from ottla.streams import (
     Application,
     Handlers,
     JoinWindows,
+    Materialized,
     Response,
     StreamsBuilder,
     StreamsError,
@@ -52,6 +53,28 @@ def test_records_of_one_time_take_turns_between_topics() -> None:
     driver.input_topic("in").pipe(None, "x y x", 0)
     found = [f"{key} {value}" for key, value in driver.output_topic("out").read_key_values()]
     assert found == ["x A1", "x B1", "y A1", "y B1", "x A2", "x B2"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_tables_record_without_key_is_dropped_and_counted(kept: bool) -> None:
+    builder = StreamsBuilder()
+    builder.table("in", materialized="kept" if kept else None).to_stream().to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    topic = driver.input_topic("in")
+    topic.pipe(None, "v", 0)
+    assert driver.dropped == 1
+    topic.pipe("k", "v", 0)
+    assert (driver.dropped, driver.output_topic("out").read_key_values()) == (1, [("k", "v")])
+
+
+def test_a_version_behind_a_tables_history_is_dropped_and_counted() -> None:
+    builder = StreamsBuilder()
+    builder.table("in", materialized=Materialized("rows", versioned=10)).to_stream().to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    topic = driver.input_topic("in")
+    for value, time in (("a", 100), ("b", 95), ("c", 89)):
+        topic.pipe("k", value, time)
+    assert (driver.dropped, driver.output_topic("out").read_key_values()) == (1, [("k", "a"), ("k", "b")])
 
 
 def test_an_error_names_the_users_line_and_the_record() -> None:
