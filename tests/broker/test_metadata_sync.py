@@ -56,9 +56,10 @@ class _Scene:
         self.sync = MetadataSync(lambda: 7, self.told.append, self.failures.append)
         self.sync.log = cast(Any, self.log)
         if beside:
-            self.sync.start_threads(cast(Any, self), cast(Any, self))
+            self.sync.start_threads(cast(Any, self), cast(Any, SimpleNamespace(submit=self.submit)))
 
     def submit(self, work: object) -> Future[None]:
+        """The pool runs a sync. The scene itself is the loop."""
         assert work == self.log.sync
         self.running.append(Future())
         return self.running[-1]

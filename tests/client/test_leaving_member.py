@@ -13,6 +13,7 @@ from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.wire.api.leave_group import LeaveGroupRequest
 from tests.client.hurried import hurried, passing
 
 ONE, ID = TopicPartition("t", 0), Uuid(b"i" * 16)
@@ -98,6 +99,36 @@ def test_a_poll_beside_the_leaving_gives_the_partitions_up_and_joins_after_it(ki
         await group.end("", 0, leaves=False)
         if kind is ClassicGroupMember:
             group._joining.cancel()
+
+    hurried(run())
+
+
+def test_a_join_that_the_leaving_ended_is_begun_anew() -> None:
+    """The program does not poll for max.poll.interval.ms while its join is on the way."""
+
+    async def run() -> None:
+        left = asyncio.Event()
+
+        async def call(request: object, response: type, **_: object) -> object:
+            if not isinstance(request, LeaveGroupRequest):
+                await asyncio.Event().wait()
+            left.set()
+            return response()
+
+        group = member_of(ClassicGroupMember, Owner(), call)
+        group.membership.join_reason = "rebalance"
+        first = await group.poll()
+        assert first is not None
+        await passing(301)
+        group._heartbeats = asyncio.create_task(group._run_heartbeats())
+        await left.wait()
+        await group._heartbeats
+        assert first.cancelled()
+        await group.poll()
+        second = await group.poll()
+        assert second is not None and not second.done()
+        await group.end("", 0, leaves=False)
+        second.cancel()
 
     hurried(run())
 
