@@ -237,6 +237,15 @@ def test_a_session_that_is_gone_begins_again_at_once_and_a_connection_after_the_
     assert leader.next().session_epoch == 0 and set(leader.positions()) == {0, 1}
 
 
+def test_the_epoch_after_the_last_one_of_a_session_is_the_first() -> None:
+    """KIP-227: 0 would begin a new session."""
+    leader = Leader()
+    leader.answer(part(0), part(1))
+    leader.node.replication.fetchers[_LEADER]._epoch = 0x7FFFFFFF
+    leader.answer()
+    assert (leader.next().session_id, leader.next().session_epoch) == (5, 1)
+
+
 def test_an_answer_of_an_earlier_epoch_is_dropped() -> None:
     leader = Leader()
     leader.follow()

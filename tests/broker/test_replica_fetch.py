@@ -223,6 +223,14 @@ def test_a_full_response_leaves_the_rest_for_the_next_and_none_starves() -> None
     assert seen == 4 and pair.partition.high_watermark == 4
 
 
+def test_the_bound_of_a_response_is_that_of_all_its_partitions() -> None:
+    pair = Pair(partitions=3)
+    for index in range(3):
+        pair.produce(b"x" * 700, acks=1, index=index)
+    told = Follower(pair).told(*(at(0, partition=index) for index in range(3)), max_bytes=1_000)
+    assert [index for index in told if told[index].records] == [0], "there is room for one of the batches"
+
+
 def test_a_busy_partition_does_not_starve_one_whose_records_find_no_room() -> None:
     pair = Pair(partitions=2)
     for index in (0, 1):

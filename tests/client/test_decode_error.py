@@ -329,6 +329,8 @@ def test_a_table_skips_it(bootstrap: str, one: TopicPartition, name: str) -> Non
     with Consumer(bootstrap, **settings(name, value_deserializer=None, on_decode_error="skip")) as consumer:
         consumer.assign([one])
         assert table_rows(consumer, 7) == [0, 1, 2, 3, 4, 6, 7]
+        consumer.seek(one, 6)
+        assert table_rows(consumer, 2) == [6, 7], "there is nothing to skip"
 
 
 @pytest.mark.parametrize(

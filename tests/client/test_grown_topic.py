@@ -49,6 +49,18 @@ def test_a_record_for_a_new_partition_is_sent_from_a_loop(node: ottla.Node, topi
     asyncio.run(run())
 
 
+def test_fresh_metadata_make_the_new_partitions_known_to_the_partitioner(node: ottla.Node, topic: str) -> None:
+    def last(topic: str, key: bytes | None, count: int) -> int:
+        return count - 1
+
+    with Producer(node.bootstrap_servers, partitioner=last, metadata_max_age_ms=50) as producer:
+        assert producer.send(topic, b"v").result(30).partition == 0
+        grown(node, topic)
+        until = time.monotonic() + 30
+        while producer.send(topic, b"v").result(30).partition != 2:
+            assert time.monotonic() < until
+
+
 def test_a_partition_that_fresh_metadata_lack_is_refused_soon(node: ottla.Node, topic: str) -> None:
     with Producer(node.bootstrap_servers, max_block_ms=300) as producer:
         began = time.monotonic()

@@ -130,3 +130,10 @@ def test_commits_and_transactions_bring_the_epoch_to_the_group_and_back(bootstra
         with mover.transaction() as transaction:
             transaction.send_offsets(consumer)
         assert consumer.committed([one]) == {one: CommittedOffset(3, leader_epoch=epoch)}
+
+
+@pytest.mark.parametrize("epoch", [-1, 1 << 31])
+def test_an_epoch_that_no_leader_has_is_not_committed(epoch: int) -> None:
+    with pytest.raises(ValueError, match=rf"a leader epoch: {epoch} "):
+        offsets_of({ONE: CommittedOffset(5, "", epoch)})
+    offsets_of({ONE: CommittedOffset(5, "", (1 << 31) - 1)})
