@@ -157,10 +157,10 @@ class BrokerNode(MetadataNode):
         self.transactions.led(partition.tp)
 
     def _resigned(self, partition: Partition) -> None:
+        self.shares.resign(partition)
         coordinators = self.coordinators_of(partition.tp.topic)
         if coordinators is not None:
             coordinators.resign(partition.tp.partition)
-        self.shares.resign(partition)
 
     def _begin(self) -> None:
         self._make_parts()

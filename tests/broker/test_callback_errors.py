@@ -11,9 +11,10 @@ import pytest
 
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.raft.effect import Answer, Commit, LeaderChanged, Send, Sync
 from ottla.raft.event import TimerExpired
+from ottla.share.state import SharePartitionKey
 from ottla.sim.disk import SimDisk
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from tests.broker.disk_scene import TOPIC, Scene
@@ -127,3 +128,53 @@ def test_a_coordinator_that_gives_up_answers_all_and_is_replaced(scene: Scene) -
     assert [error.code for error in told] == [ErrorCode.NOT_COORDINATOR]
     scene.machine.run(lambda: scene.node.groups.find(0) is not None)
     assert scene.node.groups.find(0) not in (None, driver)
+
+
+def test_a_deleted_topic_goes_whole_though_a_coordinator_meets_a_bug_at_its_end() -> None:
+    scene = Scene(1, log_dirs="/data", offsets_topic_num_partitions="2")
+    scene.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    node, tps = scene.node, [TopicPartition(OFFSETS_TOPIC, index) for index in range(2)]
+    first, told = node.partitions[tps[0]], list[Any]()
+    first.commits.add(9, told.append)
+    first.waiting = {lambda: told.append("fetch"): None}
+    node.groups.find(0)._waiting = {1: _breaks}
+    with patch.object(node.shares, "resign") as shares:
+        node.leadership.drop(node.image.topics[OFFSETS_TOPIC])
+    assert [getattr(each, "code", each) for each in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, "fetch"]
+    assert [call.args[0].tp for call in shares.call_args_list] == tps
+    assert node.groups.loaded() == []
+    assert [node.store.get(tp) for tp in tps] == [None, None]
+    assert not node.hosted.keys() & set(tps)
+    _settle(scene)
+
+
+def test_each_share_partition_ends_with_its_leader(scene: Scene) -> None:
+    partition, ended = scene.node.partitions[TopicPartition(TOPIC, 0)], list[str]()
+    for group, waiting in (("a", [_breaks, lambda: ended.append("a")]), ("b", [lambda: ended.append("b")])):
+        key = SharePartitionKey(group, partition.topic_id, 0)
+        scene.node.shares.lead(key, partition).waiting = dict.fromkeys(waiting)
+    scene.node.leadership.resign(partition.tp)
+    _settle(scene)
+    assert ended == ["a", "b"]
+    assert not scene.node.shares._leaders
+
+
+def test_each_coordinator_is_closed() -> None:
+    scene = Scene(1, log_dirs="/data", offsets_topic_num_partitions="2")
+    scene.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    drivers = scene.node.groups.loaded()
+    drivers[0]._waiting = {1: _breaks}
+    with pytest.raises(ValueError, match="a bug"):
+        scene.node.groups.close()
+    assert [driver.failed for driver in drivers] == [True, True]
+
+
+def test_markers_are_forgotten_though_their_coordinator_meets_a_bug_at_its_end() -> None:
+    scene = Scene(1, log_dirs="/data", transaction_state_log_num_partitions="1")
+    scene.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    transactions = scene.node.transactions
+    driver = transactions.find(0)
+    driver._waiting = {1: _breaks}
+    with patch.object(transactions.markers, "forget") as forget, pytest.raises(ValueError, match="a bug"):
+        transactions.resign(0)
+    forget.assert_called_once_with(driver)

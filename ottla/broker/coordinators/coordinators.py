@@ -16,9 +16,11 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.coordinators.parts import CoordinatorParts
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import coordinator_partition
 from ottla.replica.partition import Partition
@@ -182,5 +184,4 @@ class Coordinators(ABC, Generic[D]):
 
     def close(self) -> None:
         """End all coordinators: answer their pending requests and stop the timers."""
-        for index in {*self._drivers, *self._loading, *self._retries}:
-            self.resign(index)
+        call_each(partial(self.resign, index) for index in {*self._drivers, *self._loading, *self._retries})

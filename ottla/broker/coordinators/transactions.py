@@ -110,9 +110,9 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
     def resign(self, index: int) -> None:
         """End the coordinator of a partition that this node no longer leads."""
         driver = self.find(index)
-        super().resign(index)
         if driver is not None and "markers" in vars(self):
             self.markers.forget(driver)
+        super().resign(index)
 
     def close(self) -> None:
         """End all coordinators: answer their pending requests and stop the timers."""

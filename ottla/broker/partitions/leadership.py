@@ -248,15 +248,15 @@ class Leadership:
         if replica is None:
             return
         partition = self.partitions.pop(tp, None)
-        if partition is not None:
-            self._on_resigned(partition)
+        ends = [] if partition is None else [partial(self._on_resigned, partition)]
+        ends.append(partial(replica.end, error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+        if partition is None and isinstance(replica, followed.FollowedPartition):
+            ends.append(partial(self._replication.forget, replica))
         try:
-            replica.end(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            call_each(ends)
         except Exception as bug:
             # A request that waited has met a bug. The change of the metadata must be followed all the same.
             self._runtime.loop.call_soon(raise_error, bug)
-        if partition is None and isinstance(replica, followed.FollowedPartition):
-            self._replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
         """Delete the logs of a deleted topic. This node stops leading and following it at once (4 us a partition)."""

@@ -10,6 +10,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.validators import duration_ms
 from ottla.log.lookup import Lookup, LookupResult, offset_for_timestamp
@@ -228,8 +229,7 @@ class ShareLeader:
 
     def wake(self) -> None:
         """Let waiting fetches try again, in order of arrival, because records may be available."""
-        for waiting in list(self.waiting):
-            waiting()
+        call_each(list(self.waiting))
 
 
 def _member_error(error: KafkaError) -> KafkaError:

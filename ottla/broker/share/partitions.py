@@ -8,9 +8,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.kernel.callbacks import call_each
 from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import GROUP
@@ -91,10 +92,9 @@ class Shares:
 
     def resign(self, partition: Partition) -> None:
         """Drop the share partitions of a partition that this node stops leading, and their locks with them."""
-        for key in list(self._of_partition.get((partition.topic_id, partition.tp.partition), ())):
-            leader = self._leaders.get(key)
-            if leader is not None and leader.partition is partition:
-                self.drop(key)
+        keys = self._of_partition.get((partition.topic_id, partition.tp.partition))
+        if keys:
+            call_each([partial(self.drop, key) for key in keys if self._leaders[key].partition is partition])
 
     def settings_changed(self) -> None:
         """Apply a change of the node's or a group's settings."""
@@ -119,8 +119,7 @@ class Shares:
                 leader.release(member_id)
         if not self.sessions.of_group(group_id):
             self._settings.pop(group_id, None)
-            for key in [key for key in self._leaders if key.group_id == group_id]:
-                self.drop(key)
+            call_each([partial(self.drop, key) for key in self._leaders if key.group_id == group_id])
 
     def connection_closed(self, connection: Any) -> None:
         """End the sessions of this connection."""
@@ -130,5 +129,4 @@ class Shares:
 
     def close(self) -> None:
         """Stop the timers, and wake all waiters."""
-        for key in list(self._leaders):
-            self.drop(key)
+        call_each([partial(self.drop, key) for key in self._leaders])
