@@ -1,5 +1,6 @@
 """A log of the same name as an earlier one: the checkpoints of the earlier one say nothing about it."""
 
+import errno
 import random
 from unittest.mock import Mock
 
@@ -158,3 +159,18 @@ def test_a_sync_that_ends_late_writes_no_epochs_of_a_deleted_log(monkeypatch: py
     node.start()
     log = node.store.get(_TP)
     assert log is not None and log.epochs.latest == 0
+
+
+def test_a_replica_that_comes_back_to_a_log_that_could_not_be_renamed_trusts_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = _Node()
+    log = node.create(1)
+    append(log, 10)
+    log.append(bytearray(build([(1, b"k", b"v", [])])), leader_epoch=7, now_ms=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(node.disk, "rename", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+        with pytest.raises(OSError, match="full"):
+            node.store.delete(_TP, 1)
+    log = node.create(1)
+    assert (log.end_offset, log.recovery_point, log.epochs.entries()) == (11, 0, [(0, 0), (7, 10)])

@@ -47,7 +47,10 @@ class NewLog:
         if NO_UUID not in (found, self.topic_id) and found != self.topic_id:
             # Left over from a deleted topic of the same name whose directory could not be renamed.
             self._disk.rename(path, self._store.aside_path(path, STRAY_DIRECTORY, self._now_ms))
-        self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
+            found = NO_UUID
+        # The topic's own log, whose directory could not be renamed when the replica went: it was never closed.
+        clean = found == NO_UUID
+        self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=clean, topic_id=self.topic_id)
         return self
 
     def give_up(self) -> None:
