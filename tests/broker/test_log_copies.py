@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
 
+from ottla.broker.partitions import log_dirs
 from ottla.kernel.ids import TopicPartition
 from ottla.log import checkpoint
-from ottla.log.log import Log
+from ottla.log.log import Log, Origin
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.broker.disk_scene import TOPIC, Scene
@@ -17,9 +20,9 @@ from tests.log.compaction import records_of
 MOVED = TopicPartition(TOPIC, 1)
 
 
-def _five_records() -> tuple[Scene, Log, str]:
+def _five_records(**settings: Any) -> tuple[Scene, Log, str]:
     """A scene with five records in partition 1, its log, and the directory that it may move to."""
-    scene = Scene()
+    scene = Scene(**settings)
     scene.create()
     for number in range(5):
         scene.write(1, b"%d" % number)
@@ -62,11 +65,63 @@ def test_a_move_that_begins_again_flushes_its_copy_beside_the_loop_again() -> No
         scene.write(1, b"%d" % number + bytes(900_000))
     at, to = scene.lies_in(1), scene.other(1)
     scene.move(1, to)
-    scene.machine.run(lambda: MOVED in scene.node.log_dirs._synced_bytes)
+    scene.machine.run(lambda: MOVED in scene.node.log_dirs._flushed)
     scene.move(1, at)
     scene.move(1, to)
-    assert MOVED not in scene.node.log_dirs._synced_bytes
+    assert MOVED not in scene.node.log_dirs._flushed
     scene.until_moved(1, to)
+
+
+def _flushed_while_growing(scene: Scene, growth: Iterator[int], patch: pytest.MonkeyPatch) -> list[int]:
+    """Have the log of partition 1 grow by so many records during each flush of its copy; the sizes flushed."""
+    log, flush, flushed = scene.node.partitions[MOVED].log, scene.node.flusher.flush, list[int]()
+
+    def slow(copies: list[Log], done: Callable[[], None]) -> None:
+        flushed.append(copies[0].size)
+        for _ in range(next(growth)):
+            scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(900), ())])), 1, Origin.CLIENT)
+        assert copies[0] is not log
+        flush(copies, done)
+
+    patch.setattr(log_dirs, "_SYNC_BYTES_MAX", 4000)
+    patch.setattr(scene.node.flusher, "flush", slow)
+    return flushed
+
+
+def test_a_move_ends_though_its_log_grows_by_more_than_the_loop_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk: each flush takes the time of its seek, and clients write 20 kB in it."""
+    scene, _, to = _five_records()
+    flushed = _flushed_while_growing(scene, chain([200], repeat(20)), monkeypatch)
+    scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(90_000), ())])), 1, Origin.CLIENT)
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert len(flushed) < 10
+    assert scene.node.partitions[MOVED].log.end_offset == 6 + 200 + 20 * (len(flushed) - 1)
+
+
+def test_a_move_flushes_beside_the_loop_while_it_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _, to = _five_records()
+    flushed = _flushed_while_growing(scene, chain(range(60, 5, -5), repeat(0)), monkeypatch)
+    scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(90_000), ())])), 1, Origin.CLIENT)
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert scene.node.partitions[MOVED].log.size - flushed[-1] < 4000
+
+
+def test_a_copy_that_begins_again_is_flushed_beside_the_loop_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention deletes what was next while the copy is flushed."""
+    scene, log, to = _five_records(log_flush_interval_messages=str(1 << 40))
+    flushed = _flushed_while_growing(scene, chain([30], repeat(0)), monkeypatch)
+    for _ in range(30):
+        scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(900), ())])), 1, Origin.CLIENT)
+    scene.move(1, to)
+    scene.machine.run(lambda: bool(flushed))
+    log.roll(1)
+    log.advance_start_offset(log.end_offset)
+    for _ in range(25):
+        scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(900), ())])), 1, Origin.CLIENT)
+    scene.until_moved(1, to)
+    assert len(flushed) == 2
 
 
 def _compacted() -> Scene:

@@ -87,8 +87,8 @@ class LogDirs:
         self._unassigned: dict[TopicPartition, None] = {}
         #: The cordoned directories as last reported by a heartbeat; None before the first report.
         self._cordons: set[Uuid] | None = None
-        #: Bytes of a log being filled that are flushed or about to be.
-        self._synced_bytes: dict[TopicPartition, int] = {}
+        #: A log being filled -> at its last flush, its size and how much was new; how much the loop may flush.
+        self._flushed: dict[TopicPartition, tuple[int, int, int]] = {}
         #: The moves that are complete but for the swap -> whether the swap waits for the controller's word.
         self._announced: dict[TopicPartition, bool] = {}
 
@@ -281,7 +281,7 @@ class LogDirs:
                 return error.code
         if future is None and store.directory_of(tp) != path:
             # A move before has left these, however it ended.
-            self._synced_bytes.pop(tp, None)
+            self._flushed.pop(tp, None)
             self._announced.pop(tp, None)
             try:
                 log = store.begin_move(tp, path, runtime.clock.now_ms())
@@ -316,9 +316,7 @@ class LogDirs:
             elif source.being_cleaned:
                 # The swaps of a running cleaner use the old log's files.
                 runtime.loop.call_later(_RETRY_SECONDS, again)
-            elif future.size - self._synced_bytes.get(tp, 0) > _SYNC_BYTES_MAX:
-                # Flush this much off the loop; little will be appended in the meantime.
-                self._synced_bytes[tp] = future.size
+            elif self._is_far_from_flushed(tp, future.size):
                 self._flusher.flush([future], again)
             elif self._is_known(tp, move[1]):
                 task = store.arrival_task(tp)
@@ -340,6 +338,17 @@ class LogDirs:
         except Exception:
             _log.exception("cannot move %s; the move is dropped", tp)
             self._cancel(tp)
+
+    def _is_far_from_flushed(self, tp: TopicPartition, size: int) -> bool:
+        """Whether to flush a copy of this size off the loop before the swap flushes the rest on it; notes the flush."""
+        flushed, before, bytes_max = self._flushed.get(tp, (0, size + 1, _SYNC_BYTES_MAX))
+        new = size - flushed
+        # The log may grow faster than the disk flushes: the loop takes more each time that no less is left.
+        bytes_max <<= new >= before
+        if new <= bytes_max:
+            return False
+        self._flushed[tp] = size, new, bytes_max
+        return True
 
     def _cancel(self, tp: TopicPartition) -> None:
         """Cancel a move; a controller that knows of it hears again where the log lies."""
@@ -388,6 +397,7 @@ class LogDirs:
             # The move has just begun, retention has deleted the records that were next, or the log was truncated, even
             # if it has grown again since.
             future.restart_at(source.start_offset, now_ms)
+            self._flushed.pop(replica.tp, None)
         bytes_max = min(_PIECE_BYTES, self._throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
