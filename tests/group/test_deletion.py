@@ -65,6 +65,14 @@ def test_offsets_of_topics_that_nobody_subscribes_to_can_be_deleted() -> None:
     assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (5, NONE), ("clicks", 0): (-1, NONE)}
 
 
+def test_a_partition_that_is_named_twice_is_answered_twice_and_its_offset_deleted_once() -> None:
+    host = Host()
+    commit(host, {0: 5})
+    records, unknown = len(host.log), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert delete_offsets(host, "orders", [0, 7, 0, 7]) == [NONE, unknown, NONE, unknown]
+    assert len(host.log) == records + 1
+
+
 def test_deleting_a_pending_offset_ends_its_claim() -> None:
     host = Host()
     transactional(host, {0: 5}, 77)

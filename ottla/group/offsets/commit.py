@@ -245,11 +245,11 @@ def delete_offsets(context: CommandContext, call: Called) -> None:
     response = OffsetDeleteResponse()
     for topic in request.topics:
         name, count = topic.name, context.shard.topics.partition_count(topic.name)
-        indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
+        indexes = [partition.partition_index for partition in topic.partitions]
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribes(name) else ErrorCode.NONE
         if code is ErrorCode.NONE:
             stored = offsets.of_group(group_id).get(name, {})
-            for index in indexes:
+            for index in dict.fromkeys(indexes):
                 if 0 <= index < count and (index in stored or offsets.has_pending(group_id, name, index)):
                     context.append(offset_tombstone(group_id, name, index))
         results = deferred(len(indexes), partial(_deletions, indexes, count, code))

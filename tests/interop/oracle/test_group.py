@@ -289,6 +289,8 @@ def test_committed_offsets_are_deleted_or_refused(oracle: Oracle, name: str) -> 
         ):
             topics = [{"name": topic, "partitions": [{"partition_index": partition}]}]
             side.ask("OffsetDelete", 0, group_id=group, topics=topics)
+        twice = [{"partition_index": 0}, {"partition_index": 0}]
+        side.ask("OffsetDelete", 0, group_id=name, topics=[{"name": name, "partitions": twice}])
         side.ask("OffsetFetch", 7, group_id=name, topics=None)
 
     oracle.compare(script)
