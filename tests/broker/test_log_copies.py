@@ -301,6 +301,29 @@ def test_a_checkpoint_that_is_written_after_the_swap_names_the_log_that_came() -
     assert (_named(scene, to), _named(scene, to, checkpoint.START_OFFSETS)) == (3, 3)
 
 
+def test_a_checkpoint_from_before_the_copy_was_named_does_not_take_its_name_back() -> None:
+    scene, _, to, store = _copied(start=3)
+    late = [*store.checkpoint_tasks(), *store.changed_tasks(checkpoint.START_OFFSETS).values()]
+    store.arrival_task(MOVED)()
+    for task in late:
+        task()
+    assert (_named(scene, to), _named(scene, to, checkpoint.START_OFFSETS)) == (3, 3)
+
+
+def test_a_copy_is_named_though_another_is_named_again_meanwhile() -> None:
+    scene, _, to, store = _copied(start=3)
+    other = next(TopicPartition(TOPIC, index) for index in (0, 2, 3) if scene.lies_in(index) != to)
+    store.begin_move(other, to, 1)
+    store.arrival_task(other)()
+    late = store.arrival_task(MOVED)
+    store.future(other)[0].restart_at(7, 1)
+    again = store.arrival_task(other)
+    late()
+    assert _named(scene, to) == 3
+    again()
+    assert _named(scene, to) == 3
+
+
 def test_a_cancelled_move_leaves_nothing_in_a_checkpoint() -> None:
     scene, _, to, store = _copied()
     store.arrival_task(MOVED)()

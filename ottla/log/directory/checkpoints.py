@@ -5,13 +5,14 @@ Rules:
   freed of what they say of an earlier log of that name: its start offset would hide the new records, its recovery
   point leave them unchecked, its cleaner offset leave them uncleaned. For all deleted logs together that is one write.
 - Offsets are noted on the loop and perhaps written later, on a thread: those of a log that was deleted in the meantime
-  are left out.
+  are left out. Threads may write in another order: what was noted first never replaces what was noted later.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.log import checkpoint
 from ottla.log.directory.directory import Directories, Directory, LockingDisk
 from ottla.log.log import Log
@@ -40,7 +41,15 @@ class Arrival:
 
 
 #: A log's partition, the log, and an offset of it.
-Noted = list[tuple[TopicPartition, Log | Arrival, int]]
+Offsets = list[tuple[TopicPartition, Log | Arrival, int]]
+
+
+class Noted(NamedTuple):
+    """Offsets of a directory's logs, noted for one of its checkpoints."""
+
+    #: Taken before the offsets are read, and larger than that of what was noted before.
+    number: int
+    offsets: Offsets
 
 
 class Checkpoints(Directories):
@@ -65,7 +74,7 @@ class Checkpoints(Directories):
         tasks: dict[str, Callable[[], None]] = {}
         for directory in self._online():
             noted = self._watermarks_of(directory) if name == checkpoint.HIGH_WATERMARKS else self._starts_of(directory)
-            if _telling(name, noted) != directory.told.get(name, {}):
+            if _telling(name, noted.offsets) != directory.told.get(name, {}):
                 tasks[directory.path] = partial(self._write_changed, directory, name, noted)
         return tasks
 
@@ -101,17 +110,20 @@ class Checkpoints(Directories):
         return [(tp, each) for tp, each in list(self._arrivals.items()) if each.directory is directory]
 
     def _starts_of(self, directory: Directory) -> Noted:
-        starts: Noted = [
+        number = next(directory.numbers)
+        starts: Offsets = [
             (tp, log, log.start_offset) for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]
         ]
-        return starts + [(tp, each, each.start) for tp, each in self._arrivals_at(directory)]
+        return Noted(number, starts + [(tp, each, each.start) for tp, each in self._arrivals_at(directory)])
 
     def _watermarks_of(self, directory: Directory) -> Noted:
-        return [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)]
+        number = next(directory.numbers)
+        return Noted(number, [(tp, log, log.high_watermark) for tp, log in self._logs_of(directory)])
 
     def _points_of(self, directory: Directory) -> Noted:
-        points: Noted = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
-        return points + [(tp, each, each.point) for tp, each in self._arrivals_at(directory)]
+        number = next(directory.numbers)
+        points: Offsets = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
+        return Noted(number, points + [(tp, each, each.point) for tp, each in self._arrivals_at(directory)])
 
     def _write_arrival(self, tp: TopicPartition, arrival: Arrival, points: Noted, starts: Noted, lowered: int) -> None:
         directory = arrival.directory
@@ -180,14 +192,17 @@ class Checkpoints(Directories):
         return self._logs.get(tp) is log and self._home.get(tp) is directory
 
     def _write(self, directory: Directory, name: str, noted: Noted) -> None:
-        noted = [each for each in noted if self._belongs(each[0], each[1], directory)]
-        offsets = {tp: offset for tp, _, offset in noted}
-        checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+        """Write a checkpoint, unless something that was noted later is there; the caller holds `writing`."""
+        if noted.number < directory.written.get(name, 0):
+            return
+        offsets = [each for each in noted.offsets if self._belongs(each[0], each[1], directory)]
+        checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", {tp: offset for tp, _, offset in offsets})
+        directory.written[name] = noted.number
         if name != checkpoint.RECOVERY_POINTS:
-            directory.told[name] = _telling(name, noted)
+            directory.told[name] = _telling(name, offsets)
 
 
-def _telling(name: str, noted: Noted) -> dict[TopicPartition, int]:
+def _telling(name: str, noted: Offsets) -> dict[TopicPartition, int]:
     """The offsets that a start reads: the high watermark of a sole replica is the end of its log."""
     if name != checkpoint.HIGH_WATERMARKS:
         return {tp: offset for tp, _, offset in noted}

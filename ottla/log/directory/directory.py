@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Protocol
 
 from ottla.kernel.error import OttlaError
@@ -49,6 +50,7 @@ class Directory:
         "load",
         "lock",
         "lowered",
+        "numbers",
         "path",
         "points",
         "stale",
@@ -56,6 +58,7 @@ class Directory:
         "told",
         "watermarks",
         "writing",
+        "written",
     )
 
     def __init__(self, path: str, lock: Lock | None) -> None:
@@ -81,6 +84,9 @@ class Directory:
         self.cleaner_stale = False
         #: Partitions whose log went, so that the checkpoints on disk may still name it.
         self.stale: set[TopicPartition] = set()
+        #: The numbers of what is noted for checkpoints, and checkpoint -> the number of what is there.
+        self.numbers = count(1)
+        self.written: dict[str, int] = {}
         #: Held while a checkpoint is written, by the loop or a thread.
         self.writing = threading.Lock()
         #: Counts how often recovery points were lowered: recovery points noted earlier must not be written any more.

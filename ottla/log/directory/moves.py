@@ -118,9 +118,6 @@ class Moves(Checkpoints):
         if arrival is not None and arrival.holds:
             return None
         copy, directory = self._futures[tp]
-        if arrival is not None:
-            # A truncated copy, for example: what was noted of it must not be written any more.
-            directory.lowered += 1
         arrival = self._arrivals[tp] = Arrival(self._logs[tp], copy, directory)
         points, starts = self._points_of(directory), self._starts_of(directory)
         return partial(self._write_arrival, tp, arrival, points, starts, directory.lowered)
