@@ -185,6 +185,22 @@ def test_who_waits_for_room_goes_on_when_there_is_some_and_when_the_connection_e
     run(scene)
 
 
+def test_a_connection_whose_end_is_cancelled_leaves_no_request_and_no_socket() -> None:
+    async def scene() -> None:
+        connection, transport = connect()
+        waiting = send(connection)
+        finishing = asyncio.ensure_future(connection.finish())
+        await asyncio.sleep(0)
+        finishing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await finishing
+        assert transport.abort.call_count == 1
+        with pytest.raises(ConnectionLost, match="closed by this client"):
+            await asyncio.wait_for(waiting, 1)
+
+    run(scene)
+
+
 def test_a_connection_is_finished_when_its_socket_is_closed() -> None:
     async def scene() -> None:
         connection, transport = connect()

@@ -1,14 +1,17 @@
 """What a share consumer's program did not see is never accepted, and what raises in between loses nothing else."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from ottla.client import AsyncShareConsumer, ShareConsumer, TopicPartition
 from ottla.client.acknowledgement import Acknowledge
 from ottla.client.connection.clock import now_ms
+from ottla.kernel.client_error import ClientClosed, ConnectionLost
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.metadata import (
     MetadataResponse,
@@ -18,6 +21,7 @@ from ottla.wire.api.metadata import (
 )
 from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData
 from ottla.wire.batch import build
+from tests.client.hurried import hurried
 from tests.client.test_share_consumer import ID, ONE, TWO, Heard, acknowledged, record, said, with_session
 
 ACCEPT, RELEASE = int(Acknowledge.ACCEPT), int(Acknowledge.RELEASE)
@@ -163,3 +167,89 @@ def test_a_commit_beside_a_poll_that_waits_leaves_both_awake() -> None:
             consumer.something_to_do()
 
     asyncio.run(run())
+
+
+@asynccontextmanager
+async def committing(
+    heard: Heard, answer: asyncio.Future[Any] | None = None
+) -> AsyncIterator[tuple[Any, Mock, asyncio.Task[Any]]]:
+    """A consumer, its connection, and a commit that waits for this answer, or else to be sent with a close."""
+    async with with_session(heard) as (fetcher, connection):
+        consumer = fetcher._on_answer.__self__  # type: ignore[attr-defined]
+        consumer._group = Mock(end=AsyncMock(), poll_waits=nullcontext)
+        if answer is None:
+            fetcher._busy[7] = {}
+        connection.send.side_effect = [answer]
+        consumer.acknowledgements.give([record(4), record(5)])
+        commit = asyncio.create_task(consumer.commit())
+        await turns()
+        yield consumer, connection, commit
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_commit_beside_a_close_waits_for_its_answer() -> None:
+    async def run() -> None:
+        async with committing([]) as (consumer, connection, commit):
+            answer: asyncio.Future[Any] = asyncio.Future()
+            connection.call = lambda *_, **__: answer
+            close = asyncio.create_task(consumer.close())
+            await turns()
+            consumer.something_to_do()
+            await turns()
+            assert not commit.done()
+            answer.set_result(acknowledged({0: ErrorCode.INVALID_RECORD_STATE}))
+            await close
+            error = (await commit)[ONE]
+            assert error is not None and error.code is ErrorCode.INVALID_RECORD_STATE
+
+    hurried(run())
+
+
+def test_a_close_that_is_cancelled_answers_the_commits_beside_it() -> None:
+    async def run() -> None:
+        heard: Heard = []
+        async with committing(heard) as (consumer, connection, commit):
+            connection.call = lambda *_, **__: asyncio.Future()
+            close = asyncio.create_task(consumer.close())
+            await turns()
+            close.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await close
+            before = now_ms()
+            error = (await commit)[ONE]
+            assert error is not None and error.code is ErrorCode.NETWORK_EXCEPTION
+            assert now_ms() == before
+            assert [(partition, offsets) for partition, offsets, _ in heard] == [(ONE, [4, 5])]
+
+    hurried(run())
+
+
+def test_a_commit_whose_connection_ends_with_the_consumer_is_answered() -> None:
+    async def run() -> None:
+        answer: asyncio.Future[Any] = asyncio.Future()
+        async with committing([], answer) as (consumer, connection, commit):
+            connection.closed = "closed"
+            await consumer.close()
+            await turns()
+            answer.set_exception(ConnectionLost("closed by this client"))
+            before = now_ms()
+            error = (await commit)[ONE]
+            assert error is not None and error.code is ErrorCode.NETWORK_EXCEPTION
+            assert now_ms() == before
+
+    hurried(run())
+
+
+def test_a_closed_consumer_does_not_commit() -> None:
+    async def run() -> None:
+        consumer = AsyncShareConsumer[bytes, bytes]("127.0.0.1:1", group_id="g")
+        consumer.acknowledgements.give([record(4)])
+        await consumer.close()
+        with pytest.raises(ClientClosed, match=r"^this consumer is closed$"):
+            await consumer.commit()
+
+    hurried(run())

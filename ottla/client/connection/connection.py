@@ -362,8 +362,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await self._socket_closed
         except TimeoutError:
             # A broker that does not read must not hold up the end of a program.
-            transport.abort()
-        self._end(self.closed)
+            pass
+        finally:
+            self._end(self.closed)
 
     def _timed_out(self, sent: _Sent) -> None:
         why = f"did not answer {sent.api.name} in {sent.timeout_ms} ms"

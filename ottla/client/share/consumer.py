@@ -85,7 +85,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._names: frozenset[str] = frozenset()
         #: The futures of calls that wait: a poll, and commits of other tasks or threads beside it.
         self._waiting: set[asyncio.Future[None]] = set()
-        #: The offsets that each commit in progress waits for, and what it has been answered so far.
+        #: The offsets that each commit in progress still waits for, and what it has been answered so far.
         self._commits: list[tuple[Offsets, dict[TopicPartition, KafkaError | None]]] = []
         self._closed = False
         self._dead_letters: DeadLetters | None = None
@@ -283,6 +283,8 @@ class AsyncShareConsumer(Generic[K, V]):
         Returns the error of each partition whose acknowledgements were refused, and None for the others; those that
         other tasks or threads give after this call are not waited for. RequestTimedOut after default.api.timeout.ms.
         """
+        if self._closed:
+            raise ClientClosed("this consumer is closed")
         return await self._settle(self.settings.default_api_timeout_ms)
 
     async def _settle(self, timeout_ms: int) -> dict[TopicPartition, KafkaError | None]:
@@ -295,7 +297,7 @@ class AsyncShareConsumer(Generic[K, V]):
         deadline_ms = now_ms() + timeout_ms
         try:
             # Not for later ones: other threads could hold up this call for as long as they acknowledge.
-            while not offsets.isdisjoint(self._fetcher.unanswered()):
+            while offsets:
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
                     raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
@@ -306,7 +308,8 @@ class AsyncShareConsumer(Generic[K, V]):
 
     def _on_answer(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
         for waited_for, outcomes in self._commits:
-            if any((partition, offset) in waited_for for offset in offsets):
+            if answered := waited_for.intersection((partition, offset) for offset in offsets):
+                waited_for -= answered
                 outcomes[partition] = outcomes.get(partition) or error
         if self.on_acknowledged is not None:
             try:

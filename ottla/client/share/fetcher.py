@@ -283,7 +283,8 @@ class ShareFetcher(WakeLoop):
         if not self._closed:
             self._cluster.metadata.request_update(now_ms())
             self._hold(node_id)
-            self._wake_up()
+        # Also after the end: a commit may wait for the answer.
+        self._wake_up()
 
     def _report(self, partition: TopicPartition, sent: Sent, error: KafkaError | None) -> None:
         if partition in sent:
@@ -371,17 +372,19 @@ class ShareFetcher(WakeLoop):
     async def finish(self, timeout_ms: int) -> None:
         """Send the ready acknowledgements and end the sessions, which releases all records still locked."""
         self._closed = True
-        await asyncio.gather(
-            *(
-                self._end(connection, session, timeout_ms)
-                for connection, session in self._sessions.values()
-                if connection.closed is None and session.began
+        try:
+            await asyncio.gather(
+                *(
+                    self._end(connection, session, timeout_ms)
+                    for connection, session in self._sessions.values()
+                    if connection.closed is None and session.began
+                )
             )
-        )
-        why = "the consumer was closed, and has no session with the leader"
-        ready = self._acknowledgements
-        self._report_failure(ready.take(list(ready.ready)), KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why))
-        self.close()
+        finally:
+            why = "the consumer was closed, and has no session with the leader"
+            ready = self._acknowledgements
+            self._report_failure(ready.take(list(ready.ready)), KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why))
+            self.close()
 
     async def _end(self, connection: BrokerConnection, session: ShareFetchSession, timeout_ms: int) -> None:
         sources = self._sources
@@ -400,6 +403,9 @@ class ShareFetcher(WakeLoop):
             self._report_failure(sent, error)
         except OttlaError as error:
             self._report_failure(sent, KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+        except asyncio.CancelledError:
+            self._report_failure(sent, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the close was cancelled"))
+            raise
         else:
             self._acknowledged(sent, response)
 
