@@ -50,7 +50,7 @@ class ClassicGroupMember(Group):
         if self._lost:
             await self._owner.revoke(self._owner.owned(), lost=True)
             self._lost = False
-        if self._leaving is not None:
+        if self._leaving is not None or self._closed:
             return self._leaving
         if self._joining is None:
             if self.membership.join_reason is None:
@@ -62,6 +62,9 @@ class ClassicGroupMember(Group):
             if given_up:
                 await self._owner.before_revoke()
                 await self._owner.revoke(given_up)
+                if self._lost:
+                    # The member has left during the commit or the listener.
+                    return self._leaving
             self._joining = asyncio.get_running_loop().create_task(self._join())
         if not self._joining.done():
             return self._joining  # type: ignore[return-value]
@@ -85,6 +88,8 @@ class ClassicGroupMember(Group):
             self.membership.rejoin("partitions were given back")
             await self._owner.before_revoke()
             await self._owner.revoke(owned - assigned)
+            if self._lost:
+                return self._leaving
         await self._owner.assign_more(assigned - owned)
         # Not earlier: if this poll is cancelled above, or its listener raises, the next poll does the rest.
         self._joining = None

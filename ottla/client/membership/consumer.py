@@ -91,7 +91,7 @@ class ConsumerGroupMember(Group):
             self._lost = False
             self._first_assignment = asyncio.get_running_loop().create_future()
             self._wake.set()
-        if self._leaving is not None:
+        if self._leaving is not None or self._closed:
             # The last assignment is over.
             return self._leaving
         if not self._is_beating():
@@ -108,6 +108,9 @@ class ConsumerGroupMember(Group):
             if owned - target:
                 await self._owner.before_revoke()
                 await self._owner.revoke(owned - target)
+                if self._lost:
+                    # The member has left during the commit or the listener.
+                    return self._leaving
             # A heartbeat may have brought another target; one that comes during the listener reports what is added.
             self._keep_names()
             await self._owner.assign_more(self._target() - self._owner.owned())
