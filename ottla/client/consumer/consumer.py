@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
+class AsyncConsumer(RecordCalls, CommitCalls, PositionCalls, SubscriptionCalls, Generic[K, V]):
     """A Kafka consumer for asyncio.
 
     Create it on a running loop; `async with` or `close` ends it.
@@ -355,6 +355,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 await self._leave(self._group, "the consumer was closed", deadline_ms)
         finally:
             self._closed = True
+            self.return_in_hand()
             self.cancel_lookup()
             self._fetcher.close()
             self.something_to_do()

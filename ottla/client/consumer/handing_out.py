@@ -250,9 +250,13 @@ class RecordCalls:
                 raise stops[0].error
         return pa.Table.from_batches(tables, schema(key, value))
 
-    def return_in_hand(self) -> None:
-        """Move positions back to the records that an iteration has left, as by `break`."""
+    def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Move positions back to the records that an iteration has left, as by `break` (default: of all partitions)."""
         left, self._in_hand = self._in_hand, []
+        if partitions is not None:
+            wanted = {TopicPartition(*partition) for partition in partitions}
+            self._in_hand = [record for record in left if TopicPartition(record.topic, record.partition) not in wanted]
+            left = [record for record in left if TopicPartition(record.topic, record.partition) in wanted]
         starts = [
             (partition, offset, None)
             for partition, offset in starts_of(reversed(left)).items()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -32,7 +33,7 @@ from ottla.kernel.validators import duration_ms
 from ottla.wire.batch import NO_LEADER_EPOCH
 
 
-class PositionCalls:
+class PositionCalls(ABC):
     """The part of `AsyncConsumer` for positions and offsets."""
 
     settings: ConsumerSettings
@@ -44,11 +45,17 @@ class PositionCalls:
     #: Polled records that an iteration has not yielded yet, the next one last.
     _in_hand: list[ConsumerRecord]
 
+    @abstractmethod
     def something_to_do(self) -> None:
         """Wake a waiting poll. On the loop only."""
 
+    @abstractmethod
     def cancel_lookup(self) -> None:
         """Drop the lookup of positions, and its error."""
+
+    @abstractmethod
+    def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Move positions back to the records that an iteration has left."""
 
     # ---- positions
 
@@ -129,9 +136,11 @@ class PositionCalls:
     @checked
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
+        wanted = list(partitions)
         with self._lock:
-            for partition in partitions:
+            for partition in wanted:
                 self._state(partition).paused = True
+        self.return_in_hand(wanted)
 
     @checked
     async def resume(self, partitions: Iterable[TopicPartition]) -> None:

@@ -60,6 +60,10 @@ class SubscriptionCalls(ABC):
         """Wake a waiting poll."""
 
     @abstractmethod
+    def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Move positions back to the records that an iteration has left."""
+
+    @abstractmethod
     def _begin_auto_commit(self, group: Group) -> None:
         """Commit in the background what earlier polls returned."""
 
@@ -108,6 +112,7 @@ class SubscriptionCalls(ABC):
         if self.settings.enable_auto_commit and self._group is not None and set(self._positions) - set(wanted):
             # No rebalance follows that would do it.
             self._begin_auto_commit(self._group)
+        self.return_in_hand(set(self._positions) - set(wanted))
         with self._lock:
             for gone in set(self._positions) - set(wanted):
                 del self._positions[gone]
@@ -127,6 +132,7 @@ class SubscriptionCalls(ABC):
         finally:
             self._group = None
             self._is_manual = False
+            self.return_in_hand()
             with self._lock:
                 self._positions.clear()
             self._names, self._pattern, self._listener = frozenset(), None, None

@@ -174,6 +174,8 @@ class Consumer(Generic[K, V]):
                 if raw:
                     consumer.polled()
             if not raw:
+                # Nothing is to be given back: the rebalance below may find other positions.
+                starts.clear()
                 if deadline_ms is None:
                     deadline_ms = now_ms() + waits_ms
                 if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
@@ -233,6 +235,8 @@ class Consumer(Generic[K, V]):
                 if taken:
                     consumer.polled()
             if not taken:
+                # Nothing is to be given back: the rebalance below may find other positions.
+                starts.clear()
                 if deadline_ms is None:
                     deadline_ms = now_ms() + waits_ms
                 if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
