@@ -161,7 +161,7 @@ class TransactionAbortable(KafkaError):
 
 
 class TransactionAborted(KafkaError):
-    """The record was not sent because its transaction was aborted first."""
+    """The record was not sent, or the commit not made, because the transaction was aborted first."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message)

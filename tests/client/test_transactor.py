@@ -325,7 +325,7 @@ def test_a_failed_transaction_is_not_ended_but_told() -> None:
         error = KafkaError(ErrorCode.INVALID_RECORD, "why")
         scene.machine.failed(error)
         with pytest.raises(KafkaError) as raised:
-            await scene.transactor._end()
+            await scene.transactor._end(Phase.COMMITTING)
         assert raised.value is error and scene.asked == []
 
     played(play)

@@ -17,7 +17,7 @@ from ottla.client.membership.commit import CommittedAt, CommittedOffset, GroupMe
 from ottla.client.transaction.driver import Transactor
 from ottla.client.transaction.state import CommitUnanswered, PreparedTransaction
 from ottla.kernel.argument import shown
-from ottla.kernel.client_error import Fenced
+from ottla.kernel.client_error import Fenced, TransactionAborted
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 
@@ -97,8 +97,9 @@ class TransactionCalls:
         """Deliver all records and offsets of the transaction, and commit.
 
         After RequestTimedOut or another retriable error, commit again. Aborting is then possible only if no commit
-        request has gone out (otherwise OttlaError), because the coordinator may have committed. After any other
-        KafkaError except Fenced, abort the transaction.
+        request has gone out (otherwise OttlaError), because the coordinator may have committed. TransactionAborted if
+        another task or thread has aborted it, as `close` does. After any other KafkaError except Fenced, abort the
+        transaction.
         """
         await self._transacting().commit(self.settle)
 
@@ -149,5 +150,5 @@ def not_aborted(failure: KafkaError | OttlaError, error: BaseException) -> None:
         raise failure from error
     if isinstance(failure, CommitUnanswered):
         error.add_note("the commit was sent and may have been carried out: call commit_transaction to know, or close")
-    elif failure is not error and not isinstance(error, Fenced):
+    elif failure is not error and not isinstance(error, (Fenced, TransactionAborted)):
         error.add_note(f"the transaction was not aborted ({failure}): the coordinator aborts it after its timeout")

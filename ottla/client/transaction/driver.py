@@ -8,6 +8,7 @@ coordinator took after the end would wait for it forever, and hold up that group
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -183,7 +184,7 @@ class Transactor:
                 await self._all_answered()
         except TimeoutError:
             raise self._timed_out("not all records and offsets were delivered") from None
-        await self._end()
+        await self._end(Phase.COMMITTING)
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Fail what was not sent, wait for the answers to what was, then abort."""
@@ -201,19 +202,20 @@ class Transactor:
             raise self._timed_out("the broker has not answered for all records") from None
         # The error that caused the abort has already reported these failures.
         self._sender.failed.clear()
-        await self._end()
+        await self._end(Phase.ABORTING)
 
-    async def _end(self) -> None:
+    async def _end(self, phase: Phase) -> None:
+        """End the transaction by a commit or an abort, unless another call has done so meanwhile."""
         transactions = self.transactions
-        if transactions.error is not None and transactions.phase in (Phase.FAILED, Phase.FATAL):
-            raise transactions.error.with_traceback(None)
-        if not transactions.needs_init:
-            await self._retry(self._at_own_coordinator(self._end_once))
+        if transactions.must_end(phase) and not transactions.needs_init:
+            await self._retry(self._at_own_coordinator(functools.partial(self._end_once, phase)))
         if transactions.needs_init:
             await self._init()
 
-    async def _end_once(self, connection: BrokerConnection) -> None:
+    async def _end_once(self, phase: Phase, connection: BrokerConnection) -> None:
         transactions = self.transactions
+        if not transactions.must_end(phase):
+            return
         request = transactions.end_request()
         if request is None:
             with self._lock:

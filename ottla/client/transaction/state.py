@@ -145,6 +145,8 @@ class Transactions:
         #: Offsets from the program that their coordinator has not confirmed, in order.
         self.owed: list[Owed] = []
         self._commit_sent = False
+        #: Whether the last transaction that has ended was committed.
+        self._committed = False
         self._groups: set[str] = set()
         self._gap = False
         self._timeout_ms = timeout_ms
@@ -215,6 +217,18 @@ class Transactions:
         """Raise the error with which the transaction, or the producer, has failed."""
         if self.phase in (Phase.FAILED, Phase.FATAL) and self.error is not None:
             raise self.error.with_traceback(None)
+
+    def must_end(self, phase: Phase) -> bool:
+        """True if a commit or abort, which began this phase, still has to end the transaction; False if that was done.
+
+        TransactionAborted if another call has aborted meanwhile what this one commits.
+        """
+        if self.phase is phase:
+            return True
+        self.check_unfailed()
+        if phase is Phase.COMMITTING and (self.phase is Phase.ABORTING or not self._committed):
+            raise TransactionAborted(f"the transaction of {self.transactional_id} was aborted by another call")
+        return False
 
     def _require(self, *phases: Phase) -> None:
         if self.phase in phases:
@@ -292,6 +306,7 @@ class Transactions:
 
     def _ready(self, producer: tuple[int, int]) -> None:
         self.producer = producer
+        self._committed = self.phase is Phase.COMMITTING
         self.phase, self.error = Phase.READY, None
         self._gap = self.begun = self._commit_sent = False
         self.prepared = None
