@@ -249,6 +249,45 @@ def test_the_swap_of_two_logs_writes_no_checkpoint_of_all_logs(monkeypatch: pyte
     assert (scene.lies_in(1), scene.first_offset(1), scene.read(1, 3)) == (to, 3, [b"3", b"4"])
 
 
+def test_a_move_back_to_where_the_log_was_writes_no_checkpoint_of_all_logs_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The checkpoints there still name the log that was there."""
+    scene, _, to = _five_records()
+    scene.delete_before(1, 3)
+    back, store = scene.lies_in(1), scene.node.store
+    for task in store.checkpoint_tasks():
+        task()
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert MOVED in store._directory(back).stale and _named(scene, back) is not None
+    on_loop, write_offsets, written = list[bool](), checkpoint.write_offsets, list[str]()
+
+    def on_the_loop(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any) -> Any:
+            on_loop.append(True)
+            try:
+                return call(*given)
+            finally:
+                on_loop.pop()
+
+        return called
+
+    def writes(disk: Any, path: str, offsets: Any) -> None:
+        assert not on_loop
+        if path.startswith(f"{back}/"):
+            written.append(path.rpartition("/")[2])
+        write_offsets(disk, path, offsets)
+
+    for name in ("begin_move", "keep_copy", "finish_move"):
+        monkeypatch.setattr(store, name, on_the_loop(getattr(store, name)))
+    monkeypatch.setattr(checkpoint, "write_offsets", writes)
+    scene.move(1, back)
+    scene.until_moved(1, back)
+    assert {checkpoint.HIGH_WATERMARKS, checkpoint.RECOVERY_POINTS, checkpoint.START_OFFSETS} == set(written[:3])
+    assert MOVED not in store._directory(back).stale
+
+
 def test_a_checkpoint_that_is_written_before_the_swap_names_the_log_that_comes() -> None:
     scene, _, to, store = _copied()
     store.arrival_task(MOVED)()

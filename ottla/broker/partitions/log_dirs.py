@@ -318,8 +318,8 @@ class LogDirs:
                 runtime.loop.call_later(_RETRY_SECONDS, again)
             elif self._is_far_from_flushed(tp, future.size):
                 self._flusher.flush([future], again)
-            elif self._is_known(tp, move[1]):
-                task = store.arrival_task(tp)
+            elif (task := store.forgetting_task(tp)) or self._is_known(tp, move[1]):
+                task = task or store.arrival_task(tp)
                 if task is None:
                     return self._swap(tp, replica)
                 runtime.pool.submit(task).add_done_callback(

@@ -94,13 +94,20 @@ class Moves(Checkpoints):
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
-        self.forget_earlier(tp, directory)
         log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
         log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
         # The directory must survive a crash, so that the next start begins the move again.
         self._disk.sync_directory(path)
         self._futures[tp] = (log, directory)
         return log
+
+    def forgetting_task(self, tp: TopicPartition) -> Callable[[], None] | None:
+        """A call that frees the checkpoints of an earlier log where the copy is, on any thread; None once they are.
+
+        Nothing that may take the copy for the log comes before: `keep_copy`, or the swap.
+        """
+        directory = self._futures[tp][1]
+        return partial(self.forget_earlier, tp, directory) if tp in directory.stale else None
 
     def keep_copy(self, tp: TopicPartition, failed: Callable[[OSError], None]) -> None:
         """Have a start take the future log, which has all records, if the log is away and has not changed since.
@@ -123,7 +130,7 @@ class Moves(Checkpoints):
         return partial(self._write_arrival, tp, arrival, points, starts, directory.lowered)
 
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
-        """Replace the partition's log by the future log, which has all its records. `arrival_task` comes first.
+        """Replace the partition's log by the future log, which has all its records. The tasks come first.
 
         After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
         """
@@ -132,9 +139,9 @@ class Moves(Checkpoints):
         assert future.end_offset == old.end_offset
         log_path = f"{directory.path}/{tp}"
         future.close()
-        task = self.arrival_task(tp)
-        if task is not None:
-            task()
+        for task in (self.forgetting_task(tp), self.arrival_task(tp)):
+            if task is not None:
+                task()
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
