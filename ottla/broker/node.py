@@ -156,10 +156,10 @@ class BrokerNode(MetadataNode):
             coordinators.lead(partition)
         self.transactions.led(partition.tp)
 
-    def _resigned(self, partition: Partition) -> None:
+    def _resigned(self, partition: Partition, leads_on: bool) -> None:
         self.shares.resign(partition)
         coordinators = self.coordinators_of(partition.tp.topic)
-        if coordinators is not None:
+        if coordinators is not None and not (leads_on and coordinators.goes_on(partition.tp.partition)):
             coordinators.resign(partition.tp.partition)
 
     def _begin(self) -> None:

@@ -54,6 +54,32 @@ def test_an_ended_coordinator_takes_no_request_that_found_it_before() -> None:
     assert log.end_offset == end_offset, "a follower's log was written to"
 
 
+def test_a_group_coordinator_goes_on_in_the_next_epoch_of_its_leader() -> None:
+    """At the end of a reassignment, for example. It is not loaded again, and what waits for the follower waits on."""
+    pair = replicated(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
+    groups, ended = pair.scene.node.groups, pair.partition
+    coordinator = groups.find(0)
+    waits = pair.send(commit_of(7), 8)
+    pair.change(leader=1)
+    assert pair.partition is not ended and pair.partition.leader_epoch > ended.leader_epoch
+    assert groups.find(0) is coordinator and not groups.loading() and not coordinator.failed
+    assert not waits
+    pair.follower_has(pair.partition.log.end_offset)
+    assert waits[0].topics[0].partitions[0].error_code == 0
+    assert answered(pair, commit_of(8), 8).topics[0].partitions[0].error_code == 0
+    assert pair.partition.log.epochs.latest == pair.partition.leader_epoch
+    pair.change(leader=_FOLLOWER)
+    assert groups.find(0) is None and coordinator.failed
+
+
+def test_a_transaction_coordinator_is_loaded_again_in_the_next_epoch_of_its_leader() -> None:
+    """As in Apache Kafka: its markers carry the epoch."""
+    pair = replicated(TRANSACTION_TOPIC, transaction_state_log_num_partitions="1")
+    coordinator = pair.scene.node.transactions.find(0)
+    pair.change(leader=1)
+    assert coordinator.failed and pair.scene.node.transactions.find(0) not in (None, coordinator)
+
+
 def test_a_coordinator_that_was_being_loaded_does_not_answer_after_its_end() -> None:
     pair = replicated(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
     for number in range(12):

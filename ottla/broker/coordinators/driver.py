@@ -67,6 +67,8 @@ class Driver(ABC, Generic[M]):
     #: Whether a response is also refused when its records are committed but the ISR has shrunk below
     #: min.insync.replicas.
     answers_want_min_isr: ClassVar[bool] = False
+    #: Whether the coordinator, and what waits for its records, goes on in a new leader epoch of the same leader.
+    goes_on: ClassVar[bool] = True
 
     def __init__(self, parts: CoordinatorParts, partition: Partition, machine: M) -> None:
         self.runtime = parts.runtime
@@ -266,7 +268,7 @@ class Driver(ABC, Generic[M]):
             waiter.cancel()
             answer(KafkaError(append_error(ErrorCode.REQUEST_TIMED_OUT)))
 
-        waiter = partition.when_committed(partition.log.end_offset, committed)
+        waiter = partition.when_committed(partition.log.end_offset, committed, stays=self.goes_on)
         if waiter is not None:
             timer = self.runtime.loop.call_later(self.runtime.settings.offsets_commit_timeout_ms / 1000, timed_out)
         return None
@@ -278,7 +280,7 @@ class Driver(ABC, Generic[M]):
             if not self.failed and _is_committed(error):
                 do()
 
-        self.partition.when_committed(self.partition.log.end_offset, committed)
+        self.partition.when_committed(self.partition.log.end_offset, committed, stays=self.goes_on)
 
     def _fail(self) -> None:
         self.failed = True

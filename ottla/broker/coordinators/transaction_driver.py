@@ -26,6 +26,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
 
     writing = frozenset({"InitProducerIdRequest", "EndTxnRequest", "AddPartitions"})
     answers_want_min_isr = True
+    goes_on = False
 
     def __init__(
         self,

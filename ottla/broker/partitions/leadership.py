@@ -94,7 +94,7 @@ class Leadership:
         hosted: dict[tuple[str, int], HostedReplica],
         partitions: dict[tuple[str, int], Partition],
         on_led: Callable[[Partition], None],
-        on_resigned: Callable[[Partition], None],
+        on_resigned: Callable[[Partition, bool], None],
         on_readable: Callable[[HostedReplica], None],
     ) -> None:
         self._runtime = runtime
@@ -209,10 +209,9 @@ class Leadership:
                     gone.append(tp)
             elif replica is not None:
                 if replica.leader_epoch != known.leader_epoch:
-                    staying: list[CommitWaiter] = []
-                    if known.leader == node_id and isinstance(replica, Partition):
-                        staying = replica.commits.take_staying()
-                    self.resign(tp)
+                    leading = self.partitions.get(tp) if known.leader == node_id else None
+                    staying = [] if leading is None else leading.commits.take_staying()
+                    self.resign(tp, leads_on=leading is not None)
                     self._host(tp, topic, replica.log, replica, staying)
                 elif isinstance(replica, Partition):
                     self._adjust(replica, known)
@@ -242,13 +241,13 @@ class Leadership:
             self._offline.add(tp)
             self.resign(tp, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
 
-    def resign(self, tp: TopicPartition, error: KafkaError | None = None) -> None:
-        """Stop leading or following a partition in this epoch, and resign its coordinator. Waiters get `error`."""
+    def resign(self, tp: TopicPartition, error: KafkaError | None = None, *, leads_on: bool = False) -> None:
+        """End this epoch of a partition, and its coordinator unless this node `leads_on`. Waiters get `error`."""
         replica = self.hosted.pop(tp, None)
         if replica is None:
             return
         partition = self.partitions.pop(tp, None)
-        ends = [] if partition is None else [partial(self._on_resigned, partition)]
+        ends = [] if partition is None else [partial(self._on_resigned, partition, leads_on)]
         ends.append(partial(replica.end, error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
         if partition is None and isinstance(replica, followed.FollowedPartition):
             ends.append(partial(self._replication.forget, replica))
