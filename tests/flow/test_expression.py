@@ -1,6 +1,9 @@
 """Column expressions give the same for one record and for columns; types are checked where they are written."""
 
 import json
+import pickle
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.flow.column.expression import Expression, col, key, lit, struct, timestamp, value
+from ottla.flow.column.function import ColumnFunction
 from ottla.flow.column.kind import type_of
 from ottla.flow.column.row import row
 from ottla.flow.column.serde import ColumnsSerde
@@ -198,6 +202,20 @@ def test_errors_of_types_name_the_line_of_the_user() -> None:
         lit([1])
     assert repr(col("amount") > 10) == "(value.amount > 10)"
     assert type_of(struct(n=col("a"), k=col("key")), "string", VALUE) == (("n", "long"), ("k", "string"))
+
+
+@pytest.mark.parametrize(
+    "grown", [lambda e: e + 1, lambda e: 1 + e, lambda e: ~e, lambda e: struct(a=e), lambda e: e["a"]]
+)
+def test_an_expression_that_is_nested_too_deeply_is_refused_where_it_is_written(grown: Any) -> None:
+    """Not by a RecursionError of a thousand lines when the program is built or sent to Spark's workers."""
+    expression = col("amount")
+    for _ in range(148):
+        expression = grown(expression)
+    with pytest.raises(TopologyError, match=r"^[^\n]* nested more than 150 deep;[^\n]*test_expression\.py:\d+[^\n]*$"):
+        grown(expression)
+    assert pickle.loads(pickle.dumps([[ColumnFunction(expression)]]))[0][0].expression.depth == 150
+    assert type_of(reduce(or_, [col("a") == number for number in range(147)]), "string", VALUE) == "boolean"
 
 
 def test_objects_with_wrong_fields_are_refused() -> None:

@@ -82,16 +82,16 @@ class _Parser:
 
     def either(self, depth: int) -> Getter:
         """Parse `a or b`, the weakest operator."""
-        left = self._both(depth)
+        terms = [self._both(depth)]
         while self._took("or"):
-            left = _or(left, self._both(depth))
-        return left
+            terms.append(self._both(depth))
+        return _chain(terms, until=True)
 
     def _both(self, depth: int) -> Getter:
-        left = self._not(depth)
+        terms = [self._not(depth)]
         while self._took("and"):
-            left = _and(left, self._not(depth))
-        return left
+            terms.append(self._not(depth))
+        return _chain(terms, until=False)
 
     def _not(self, depth: int) -> Getter:
         if depth > _DEPTH_MAX:
@@ -145,12 +145,20 @@ class _Parser:
         return lambda record: [entry(record) for entry in entries]
 
 
-def _or(left: Getter, right: Getter) -> Getter:
-    return lambda record: left(record) or right(record)
+def _chain(terms: list[Getter], *, until: bool) -> Getter:
+    """The value of the first term that is true (`until`) or false, or of the last one. A loop: there may be many."""
+    if len(terms) == 1:
+        return terms[0]
 
+    def value(record: Shown) -> Any:
+        found: Any = None
+        for term in terms:
+            found = term(record)
+            if bool(found) is until:
+                break
+        return found
 
-def _and(left: Getter, right: Getter) -> Getter:
-    return lambda record: left(record) and right(record)
+    return value
 
 
 def _unquoted(text: str) -> str:

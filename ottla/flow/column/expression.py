@@ -25,6 +25,8 @@ from ottla.flow.error import TopologyError
 from ottla.flow.where import Where, here
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+#: The most operations within one another. Python's stack is not deep: a program with 250 cannot be sent to Spark.
+_DEPTH_MAX = 150
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -32,13 +34,21 @@ class Expression:
     """A column expression, built with operators and methods from `col`, `key`, `value`, `timestamp` and `lit`; in a
     joiner, from `left` and `right`.
 
-    `parts` are its operands, `options` the other arguments of the operation.
+    `parts` are its operands, `options` the other arguments of the operation, `depth` the operations within one another.
     """
 
     operation: str
     parts: tuple[Expression, ...] = ()
     options: tuple[Any, ...] = ()
     where: Where = field(default_factory=here)
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        depth = 1 + max([part.depth for part in self.parts], default=0)
+        if depth > _DEPTH_MAX:
+            why = f"the expression is nested more than {_DEPTH_MAX} deep"
+            raise TopologyError(f"{why}; use is_in for many values, or a function of the record", here())
+        object.__setattr__(self, "depth", depth)
 
     def __repr__(self) -> str:
         if self.operation == "root":
