@@ -92,11 +92,41 @@ class Beating(Group):
 def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_ms: int) -> None:
     group = Beating([outcome, None])
     group.run()
-    assert group.pauses == [pause_ms, PAUSE_MS]
+    assert group.pauses == pytest.approx([pause_ms, PAUSE_MS], rel=0.2)
     assert group.error is None
     loads = isinstance(outcome, KafkaError) and outcome.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert group.cluster.forget_coordinator.called == (outcome is not None and not loads), "it may have moved"
     assert not group.owner.something_to_do.called
+
+
+def test_the_pause_without_a_coordinator_grows_until_it_is_there() -> None:
+    missing = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group = Beating([*[missing] * 8, None, missing, None])
+    group.run()
+    expected = [*(min(BACKOFF_MS << attempt, BACKOFF_MAX_MS) for attempt in range(8)), PAUSE_MS, BACKOFF_MS, PAUSE_MS]
+    assert group.pauses == pytest.approx(expected, rel=0.2)
+
+
+@pytest.mark.parametrize("error", [NotReachable("no broker"), KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)])
+def test_the_pause_of_a_join_without_a_coordinator_grows(error: Exception) -> None:
+    async def run() -> None:
+        consumer: Any = AsyncConsumer("127.0.0.1:1", group_id="g", retry_backoff_ms=100, retry_backoff_max_ms=1_000)
+        consumer.subscribe(["t"])
+        group, pauses = consumer._group, []
+
+        async def sleep(pause_ms: int) -> None:
+            pauses.append(pause_ms)
+            if len(pauses) == 6:
+                raise KeyError
+
+        group._sleep, group._coordinator = sleep, AsyncMock(side_effect=error)
+        consumer._existence_checked = frozenset("t")
+        with pytest.raises(KeyError):
+            await group._join()
+        assert pauses == pytest.approx([100, 200, 400, 800, 1_000, 1_000], rel=0.2)
+        await consumer.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from ottla.client.connection.clock import Backoff
 from ottla.client.connection.cluster import Cluster
 from ottla.client.membership.group import Group, Owner
 from ottla.client.membership.membership import ClassicMembership, Outcome, candidates
@@ -97,6 +98,7 @@ class ClassicGroupMember(Group):
 
     async def _join(self) -> tuple[TopicPartition, ...]:
         """Join and sync until both succeed. Raises errors that retrying does not cure."""
+        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
         while True:
             try:
                 outcome, assigned = await self._join_once()
@@ -115,7 +117,7 @@ class ClassicGroupMember(Group):
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     raise
                 self._moved(error)
-            await self._sleep(self._settings.retry_backoff_ms)
+            await self._sleep(backoff.next_ms())
 
     async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
         membership, settings = self.membership, self._settings

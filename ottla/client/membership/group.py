@@ -6,7 +6,8 @@ Rules:
 - A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again at its next poll. A poll that waits
   for records counts as polling all the time.
 - A coordinator that has moved is looked up again; `Cluster` logs that once.
-- A heartbeat that failed is sent again after retry.backoff.ms, not only when the next one is due.
+- A heartbeat that failed is sent again after retry.backoff.ms, not only when the next one is due. The pause grows up to
+  retry.backoff.max.ms, as in Java's client: all members of all groups may ask for a coordinator that does not come.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from ottla.client.connection.clock import now_ms
+from ottla.client.connection.clock import Backoff, now_ms
 from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
@@ -93,6 +94,7 @@ class Group(ABC):
         self._settings = settings
         self._owner = owner
         self._heartbeats: asyncio.Task[None] | None = None
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._closed = False
         #: The coordinator has removed this member; the program's next poll gives up its partitions.
         self._lost = False
@@ -378,14 +380,18 @@ class Group(ABC):
                 self._owner.something_to_do()
                 return
             try:
-                pause_ms = self._pause_ms() if await self._beat() else self._settings.retry_backoff_ms
+                if await self._beat():
+                    self._backoff.attempts = 0
+                    pause_ms = self._pause_ms()
+                else:
+                    pause_ms = self._backoff.next_ms()
             except NotReachable as error:
                 self._moved(error)
                 pause_ms = self._settings.retry_backoff_max_ms
             except (KafkaError, OttlaError) as error:
                 if isinstance(error, KafkaError) and error.code.retriable:
                     self._moved(error)
-                    pause_ms = self._settings.retry_backoff_ms
+                    pause_ms = self._backoff.next_ms()
                 else:
                     self.error = error
                     self._owner.something_to_do()
