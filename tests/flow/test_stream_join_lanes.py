@@ -210,6 +210,17 @@ def test_three_streams_and_a_table_are_joined_in_columns() -> None:
     assert found.columns > 150
 
 
+def test_the_next_search_for_closed_windows_is_due_as_with_single_records() -> None:
+    """Both searches stop once they have passed an open window of each side; the next one is due by where they stop."""
+    builder = StreamsBuilder()
+    builder.stream("a").outer_join(builder.stream("b"), left.otherwise("-") + right.otherwise("+"), TEN).to("out")
+    first = [("a", 95), ("b", 96), ("a", 100), ("b", 104), ("a", 105)]
+    times = [first, [("a", 106), ("b", 106)], [("a", 115), ("b", 115)]]
+    given = [[Input(topic, 0, at, at, topic.encode() + b"%d" % at, b"v") for topic, at in some] for some in times]
+    found = same(builder, *given)
+    assert found.columns > 0
+
+
 def test_candidates_expire_in_the_order_of_single_records() -> None:
     builder = StreamsBuilder()
     builder.stream("a").outer_join(builder.stream("b"), left.otherwise("-") + right.otherwise("+"), TEN).to("out")
