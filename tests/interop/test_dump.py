@@ -50,7 +50,7 @@ def _write(bootstrap: str) -> None:
     """Something of everything that stands in a node's logs."""
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic("plain", 1), NewTopic("tight", 2, configs={"cleanup.policy": "compact"})])
-        admin.alter_client_quotas([({"user": "ann"}, {"consumer_byte_rate": 12345678.5})])
+        admin.alter_client_quotas([({"user": "ann"}, {"controller_mutation_rate": 12345678.5})]).check()
         admin.alter_config(ConfigResource(ResourceType.GROUP, "sharing"), {"share.auto.offset.reset": "earliest"})
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             _produce(bootstrap, codec)
