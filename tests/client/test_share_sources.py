@@ -420,3 +420,21 @@ def test_a_commit_hears_nothing_of_what_another_thread_acknowledges_meanwhile() 
         assert codes == {ONE: None, TWO: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     scene(play)
+
+
+def test_a_commit_waits_for_what_follows_a_renewal_in_flight() -> None:
+    async def play(consumer: AsyncShareConsumer, broker: Broker, heard: Heard) -> None:
+        consumer.acknowledgements.in_hand = {ONE: {4: Acknowledge.RENEW}}
+        renewal = asyncio.ensure_future(consumer.commit())
+        await broker.asked.wait()
+        consumer.acknowledgements.acknowledge(ONE, 4, Acknowledge.ACCEPT)
+        commit = asyncio.ensure_future(consumer.commit())
+        await asyncio.sleep(0)
+        await broker.answer(acknowledged({0: ErrorCode.NONE}))
+        assert not commit.done()
+        await broker.answer(acknowledged({0: ErrorCode.INVALID_RECORD_STATE}))
+        error = (await commit)[ONE]
+        assert error is not None and error.code is ErrorCode.INVALID_RECORD_STATE
+        assert (await renewal).keys() == {ONE}
+
+    scene(play)

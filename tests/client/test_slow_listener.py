@@ -10,6 +10,7 @@ import pytest
 
 from ottla.client import AsyncConsumer
 from ottla.client.consumer.position import PartitionPosition
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from tests.client.test_interrupted_poll import ONE, TWO, Heard, gives, member
 
@@ -91,6 +92,60 @@ def test_a_member_that_leaves_during_a_poll_gets_no_partitions_meanwhile(lost: b
         await unsubscribe
         assert leaving.done()
         assert not [what for what, _ in listener.heard if what == "assigned"]
+        await consumer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("join_reason", [None, "the group rebalances"])
+def test_a_classic_member_that_was_lost_during_a_poll_joins_in_that_poll(join_reason: str | None) -> None:
+    """The coordinator has refused the commit before a revocation: the poll waited for records for its whole time."""
+
+    async def run() -> None:
+        listener = Heard(AsyncMock())
+        async with member(listener) as (consumer, group):
+
+            async def refused(*_: object, **__: object) -> None:
+                group._commit_failed(ErrorCode.UNKNOWN_MEMBER_ID, "me", 3)
+
+            consumer.before_revoke = refused  # type: ignore[method-assign]
+            group._join = Slow()  # type: ignore[method-assign, assignment]
+            if join_reason is None:
+                gives(group, TWO)
+            else:
+                consumer.subscription = lambda: set()  # type: ignore[method-assign]
+                group.membership.join_reason = join_reason
+            joining = await group.poll()
+            assert joining is not None and not joining.done()
+            assert consumer.assignment() == set()
+            assert ("assigned", [TWO]) not in listener.heard
+            joining.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_member_that_was_lost_during_a_poll_joins_in_that_poll() -> None:
+    """As the test above, with the consumer protocol."""
+
+    async def run() -> None:
+        consumer = AsyncConsumer[bytes, bytes](
+            "127.0.0.1:1", group_id="g", group_protocol="consumer", enable_auto_commit=False
+        )
+        consumer.subscribe(["t"], listener=Heard(AsyncMock()))
+        consumer._positions[ONE] = PartitionPosition(ONE)
+        group: Any = consumer._group
+        group._names, group.membership.target = {ID: "t"}, {ID: (1,)}
+        group._run_heartbeats = AsyncMock()
+
+        async def refused(*_: object, **__: object) -> None:
+            group._commit_failed(ErrorCode.UNKNOWN_MEMBER_ID, *group.identity()[:2])
+
+        group.membership.member_id, group.membership.epoch = group.identity()[:2]
+        consumer.before_revoke = refused  # type: ignore[method-assign]
+        first = await group.poll()
+        assert first is not None and not first.done()
+        assert consumer.assignment() == set()
+        consumer._group = None
         await consumer.close()
 
     asyncio.run(run())

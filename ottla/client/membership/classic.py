@@ -64,8 +64,8 @@ class ClassicGroupMember(Group):
                 await self._owner.before_revoke()
                 await self._owner.revoke(given_up)
                 if self._lost:
-                    # The member has left during the commit or the listener.
-                    return self._leaving
+                    # The member has left, or was removed, during the commit or the listener.
+                    return await self.poll()
             self._joining = asyncio.get_running_loop().create_task(self._join())
         if not self._joining.done():
             return self._joining  # type: ignore[return-value]
@@ -90,7 +90,7 @@ class ClassicGroupMember(Group):
             await self._owner.before_revoke()
             await self._owner.revoke(owned - assigned)
             if self._lost:
-                return self._leaving
+                return await self.poll()
         await self._owner.assign_more(assigned - owned)
         # Not earlier: if this poll is cancelled above, or its listener raises, the next poll does the rest.
         self._joining = None

@@ -109,8 +109,8 @@ class ConsumerGroupMember(Group):
                 await self._owner.before_revoke()
                 await self._owner.revoke(owned - target)
                 if self._lost:
-                    # The member has left during the commit or the listener.
-                    return self._leaving
+                    # The member has left, or was removed, during the commit or the listener.
+                    return await self.poll()
             # A heartbeat may have brought another target; one that comes during the listener reports what is added.
             self._keep_names()
             await self._owner.assign_more(self._target() - self._owner.owned())

@@ -307,9 +307,11 @@ class AsyncShareConsumer(Generic[K, V]):
         return outcomes
 
     def _on_answer(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
+        # What follows a renewal of the same record has an answer of its own.
+        ready = self.acknowledgements.ready.get(partition, {})
         for waited_for, outcomes in self._commits:
             if answered := waited_for.intersection((partition, offset) for offset in offsets):
-                waited_for -= answered
+                waited_for -= {each for each in answered if each[1] not in ready}
                 outcomes[partition] = outcomes.get(partition) or error
         if self.on_acknowledged is not None:
             try:
