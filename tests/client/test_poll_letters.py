@@ -190,6 +190,32 @@ def test_an_interrupt_while_a_letter_is_written_gives_all_of_the_poll_back(
     scene(play, kind, table)
 
 
+@pytest.mark.parametrize("table", [False, True])
+def test_an_interrupt_behind_a_written_letter_leaves_the_position_behind_it(
+    table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = Letters(monkeypatch)
+
+    async def play(program: Program) -> None:
+        def run(work: Any, timeout: object = None) -> Any:
+            if work.__name__ == "_next" and letters.written:
+                work.close()
+                raise Interrupt
+            return good(work)
+
+        good = program.consumer._run
+        monkeypatch.setattr(program.consumer, "_run", run)
+        with program.half._lock:
+            state = program.half._positions[ONE]
+            state.seek(9)
+            state.fetched(Chunk(_ALONE, 9, None, check_crcs=True), 9)
+        with pytest.raises(Interrupt):
+            await program.poll()
+        assert letters.written == [[9]] and program.position == 10
+
+    scene(play, "synchronous", table)
+
+
 @pytest.mark.parametrize("kind", ["asynchronous", "synchronous"])
 def test_a_serde_that_breaks_gives_all_of_the_table_back(kind: str) -> None:
     async def play(program: Program) -> None:

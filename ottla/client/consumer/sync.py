@@ -244,11 +244,11 @@ class Consumer(Generic[K, V]):
                 taken = consumer.take_bytes(count, starts)
             table, bad = consumer.table(taken, key_serde, value_serde)
             if bad:
-                starts = {fetch.partition: fetch.offset for fetch in taken}
+                begins = {fetch.partition: fetch.offset for fetch in taken}
                 try:
-                    failure = self._run(consumer._try_dead_letters(starts, bad))
+                    failure = self._run(consumer._try_dead_letters(begins, bad))
                 except BaseException:
-                    consumer._give_back((partition, offset, None) for partition, offset in starts.items())
+                    consumer._give_back((partition, offset, None) for partition, offset in begins.items())
                     raise
                 if failure is not None:
                     return consumer.table_before(taken, key_serde, value_serde, failure)
