@@ -363,6 +363,21 @@ def test_a_copy_is_named_though_another_is_named_again_meanwhile() -> None:
     assert _named(scene, to) == 3
 
 
+def test_a_copy_is_named_though_recovery_points_could_not_be_lowered_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _, to, store = _copied(start=3)
+    late = store.arrival_task(MOVED)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_offsets", full)
+        with pytest.raises(OSError, match="No space"):
+            store._points_lowered(store._directory(to))
+    late()
+    assert _named(scene, to) == 3
+
+
 def test_a_cancelled_move_leaves_nothing_in_a_checkpoint() -> None:
     scene, _, to, store = _copied()
     store.arrival_task(MOVED)()

@@ -90,13 +90,7 @@ class Checkpoints(Directories):
     def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
         """A call that writes the present recovery points of the partition's directory. It may run on a thread."""
         directory = self._home[tp]
-        points, lowered = self._points_of(directory), directory.lowered
-
-        def write() -> None:
-            with directory.writing:
-                self._write_points(directory, points, lowered)
-
-        return write
+        return partial(self._write_changed, directory, checkpoint.RECOVERY_POINTS, self._points_of(directory))
 
     def forget_earlier(self, tp: TopicPartition, directory: Directory) -> None:
         """Before a log is created, free the checkpoints of an earlier log of its name. May run on a thread."""
@@ -125,30 +119,26 @@ class Checkpoints(Directories):
         points: Offsets = [(tp, log, log.recovery_point) for tp, log in self._logs_of(directory)]
         return Noted(number, points + [(tp, each, each.point) for tp, each in self._arrivals_at(directory)])
 
-    def _write_arrival(self, tp: TopicPartition, arrival: Arrival, points: Noted, starts: Noted, lowered: int) -> None:
+    def _write_arrival(self, tp: TopicPartition, arrival: Arrival, points: Noted, starts: Noted) -> None:
         directory = arrival.directory
         with directory.writing:
             if self._arrivals.get(tp) is not arrival:
                 # The move was cancelled, or its copy began again.
                 return
-            # If recovery points were lowered meanwhile, what was written then names the arrival, too.
-            self._write_points(directory, points, lowered)
+            # What was noted later, if that was written already, names the arrival, too.
+            self._write(directory, checkpoint.RECOVERY_POINTS, points)
             self._write(directory, checkpoint.START_OFFSETS, starts)
             if arrival.log.cleaner_offset is not None:
                 self._replace_cleaner_offsets(directory)
         arrival.is_written = True
 
     def _points_lowered(self, directory: Directory) -> None:
-        directory.lowered += 1
+        # Recovery points from before a truncation would leave records appended after it unchecked: noted earlier, they
+        # are not written any more.
         with directory.writing:
-            self._write_points(directory, self._points_of(directory), directory.lowered)
+            self._write(directory, checkpoint.RECOVERY_POINTS, self._points_of(directory))
         if any(log.cleaner_offset is not None for _, log in self._logs_of(directory)):
             self._write_cleaner_offsets(directory)
-
-    def _write_points(self, directory: Directory, points: Noted, lowered: int) -> None:
-        # Recovery points from before a truncation would leave records appended after it unchecked.
-        if lowered == directory.lowered:
-            self._write(directory, checkpoint.RECOVERY_POINTS, points)
 
     def _write_cleaner_offsets(self, directory: Directory) -> None:
         with directory.writing:
@@ -169,19 +159,18 @@ class Checkpoints(Directories):
     def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
         # Before the offsets are noted: a log that is deleted after this line stays stale.
         stale = set(directory.stale)
-        points, lowered = self._points_of(directory), directory.lowered
+        points = self._points_of(directory)
         starts = self._starts_of(directory)
         watermarks = self._watermarks_of(directory)
 
         def write() -> None:
             with directory.writing:
-                self._write_points(directory, points, lowered)
+                self._write(directory, checkpoint.RECOVERY_POINTS, points)
                 self._write(directory, checkpoint.START_OFFSETS, starts)
                 self._write(directory, checkpoint.HIGH_WATERMARKS, watermarks)
                 if directory.cleaner_stale:
                     self._replace_cleaner_offsets(directory)
-                if lowered == directory.lowered:
-                    directory.stale -= stale
+                directory.stale -= stale
 
         return write
 

@@ -49,7 +49,6 @@ class Directory:
         "failure",
         "load",
         "lock",
-        "lowered",
         "numbers",
         "path",
         "points",
@@ -89,8 +88,6 @@ class Directory:
         self.written: dict[str, int] = {}
         #: Held while a checkpoint is written, by the loop or a thread.
         self.writing = threading.Lock()
-        #: Counts how often recovery points were lowered: recovery points noted earlier must not be written any more.
-        self.lowered = 0
 
 
 def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> Directory:

@@ -126,8 +126,7 @@ class Moves(Checkpoints):
             return None
         copy, directory = self._futures[tp]
         arrival = self._arrivals[tp] = Arrival(self._logs[tp], copy, directory)
-        points, starts = self._points_of(directory), self._starts_of(directory)
-        return partial(self._write_arrival, tp, arrival, points, starts, directory.lowered)
+        return partial(self._write_arrival, tp, arrival, self._points_of(directory), self._starts_of(directory))
 
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
         """Replace the partition's log by the future log, which has all its records. The tasks come first.
