@@ -115,7 +115,10 @@ class Coordinators(ABC, Generic[D]):
         return index in self._drivers and self._drivers[index].goes_on
 
     def lead(self, partition: Partition, refusals: Refusals | None = None) -> None:
-        """Load the coordinator of a partition that this node leads now; `refusals` are its failed predecessor's."""
+        """Load the coordinator of a partition that this node leads now, unless it goes on from the epoch before.
+
+        `refusals` are its failed predecessor's.
+        """
         index = partition.tp.partition
         if index in self._drivers:
             self._drivers[index].partition = partition

@@ -252,19 +252,25 @@ class RecordCalls:
 
     def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Move positions back to the records that an iteration has left, as by `break` (default: of all partitions)."""
-        left, self._in_hand = self._in_hand, []
-        if partitions is not None:
-            wanted = {TopicPartition(*partition) for partition in partitions}
-            self._in_hand = [record for record in left if TopicPartition(record.topic, record.partition) not in wanted]
-            left = [record for record in left if TopicPartition(record.topic, record.partition) in wanted]
         starts = [
             (partition, offset, None)
-            for partition, offset in starts_of(reversed(left)).items()
+            for partition, offset in starts_of(reversed(self.take_in_hand(partitions))).items()
             # Not of a partition that was taken away and has come back since.
             if (state := self._positions.get(partition)) is not None and state.position is not None
         ]
         if starts:
             self._give_back(starts)
+
+    def take_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
+        """Take out the records that an iteration has not yielded yet, the next one last (default: all partitions)."""
+        taken, kept = self._in_hand, list[ConsumerRecord]()
+        if partitions is not None:
+            wanted = {TopicPartition(*partition) for partition in partitions}
+            every, taken = taken, []
+            for record in every:
+                (taken if TopicPartition(record.topic, record.partition) in wanted else kept).append(record)
+        self._in_hand = kept
+        return taken
 
     def _give_back(self, stops: Iterable[tuple[TopicPartition, int, Exception | None]]) -> None:
         """Move positions back to these offsets; a later poll raises the error, if there is one."""

@@ -54,6 +54,10 @@ class PositionCalls(ABC):
         """Drop the lookup of positions, and its error."""
 
     @abstractmethod
+    def take_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
+        """Take the records out that an iteration has not yielded yet."""
+
+    @abstractmethod
     def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Move positions back to the records that an iteration has left."""
 
@@ -76,7 +80,7 @@ class PositionCalls(ABC):
         with self._lock:
             self._state(partition).seek(offset.offset, epoch)
         self._cluster.epoch_seen(partition, epoch)
-        self._drop_in_hand([partition])
+        self.take_in_hand([partition])
         self._fetcher.wake()
 
     @checked
@@ -106,7 +110,7 @@ class PositionCalls(ABC):
         with self._lock:
             for partition in wanted:
                 self._state(partition).forget(policy)
-        self._drop_in_hand(wanted)
+        self.take_in_hand(wanted)
         self._fetcher.all_positioned = False
         self.something_to_do()
 
@@ -154,13 +158,6 @@ class PositionCalls(ABC):
     def paused(self) -> set[TopicPartition]:
         """The paused partitions."""
         return {partition for partition, state in self._positions.items() if state.paused}
-
-    def _drop_in_hand(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop polled records of these partitions that an iteration has not yielded yet."""
-        gone = {TopicPartition(*partition) for partition in partitions}
-        self._in_hand = [
-            record for record in self._in_hand if TopicPartition(record.topic, record.partition) not in gone
-        ]
 
     def _state(self, partition: TopicPartition) -> PartitionPosition:
         state = self._positions.get(TopicPartition(*partition))
