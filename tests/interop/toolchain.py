@@ -58,6 +58,9 @@ CONFLUENT_PACKAGES = (
     "trivup==0.12.2",
 )
 
+#: Frameworks in Python that work over Kafka. Quix Streams has librdkafka, Faust aiokafka.
+FRAMEWORKS = ("quixstreams==3.28.1", "faust-streaming==0.15.3")
+
 #: The version of the proxy, a Go module, between sarama's tests and the node.
 TOXIPROXY = "v2.5.0"
 
@@ -144,6 +147,13 @@ def trogdor_agent() -> list[str]:
     jars = _jars("trogdor-jars", HERE / "java" / "trogdor" / "pom.xml")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return ["java", "-Xmx256m", quiet, "-cp", f"{jars}/*", "org.apache.kafka.trogdor.agent.Agent"]
+
+
+@cache
+def connect() -> list[str]:
+    """The JVM for Apache's Connect and MirrorMaker 2; the class and its arguments follow."""
+    jars = _jars("connect-jars", HERE / "java" / "connect" / "pom.xml")
+    return ["java", "-Xmx256m", *_QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
 
 
 def _java(name: str, directory: Path, jars: str, program: str) -> list[str]:
@@ -305,6 +315,17 @@ def confluent_tests() -> tuple[Path, Path]:
 
 
 @cache
+def frameworks() -> Path:
+    """A Python with the frameworks."""
+
+    def build(into: Path) -> None:
+        _run(sys.executable, ["-m", "venv", str(into)], "the frameworks")
+        _run(str(into / "bin" / "python"), ["-m", "pip", "install", "-q", *FRAMEWORKS], "the frameworks")
+
+    return _made("frameworks", [], build, *FRAMEWORKS, sys.version) / "bin" / "python"
+
+
+@cache
 def kafka_home() -> Path:
     """A directory like an unpacked Kafka: bin/ with the scripts that librdkafka's tests call, and libs/."""
 
@@ -324,7 +345,7 @@ def kafka_home() -> Path:
 
 def bring() -> None:
     """Bring what the short form needs, so that no test waits for a registry. What cannot be had is named on stderr."""
-    java = (class_archive, java_peer, streams_peer, streams_driver, kafka_home)
+    java = (class_archive, java_peer, streams_peer, streams_driver, connect, kafka_home)
     for each in (*java, node_peer, partial(go_peer, "franz"), kgo_tests, librdkafka_tests):
         try:
             each()
