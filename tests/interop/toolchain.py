@@ -156,6 +156,14 @@ def connect() -> list[str]:
     return ["java", "-Xmx256m", *_QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
 
 
+@cache
+def streams_smoke() -> list[str]:
+    """The command of Apache's system test of Kafka Streams."""
+    jars = _jars("smoke-jars", HERE / "java" / "smoke" / "pom.xml")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", "-Xmx400m", *_QUICK, quiet, "-cp", f"{jars}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest"]
+
+
 def _java(name: str, directory: Path, jars: str, program: str) -> list[str]:
     sources = sorted(directory.glob("*.java"))
 
