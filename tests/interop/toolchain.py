@@ -79,12 +79,12 @@ def jars() -> Path:
     return _jars("jars", HERE / "java" / "pom.xml")
 
 
-def _jars(name: str, pom: Path) -> Path:
+def _jars(name: str, pom: Path, *options: str) -> Path:
     def bring(into: Path) -> None:
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-        _run("mvn", ["-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={into}"], "Apache's jars")
+        _run("mvn", ["-q", "-B", "-f", str(pom), *options, goal, f"-DoutputDirectory={into}"], "Apache's jars")
 
-    return _made(name, [pom], bring)
+    return _made(name, [pom], bring, *options)
 
 
 def classpath() -> str:
@@ -119,6 +119,41 @@ def class_archive() -> Path:
 def java_peer(program: str = "Peer") -> list[str]:
     """The command of a Java program: `Peer`, the client, or `Tools`, which runs Apache's command-line tools."""
     return _java("java", HERE / "java", classpath(), program)
+
+
+@cache
+def old_java_peer(release: str) -> list[str]:
+    """The command of the Java peer with the client of an earlier release, from 2.5 on."""
+    sources = [HERE / "java" / name for name in ("Peer.java", "Secured.java")]
+    jars = old_jars(release)
+
+    def build(into: Path) -> None:
+        for source in sources:
+            # The names that these releases have for it.
+            text = source.read_text().replace("listGroups()", "listConsumerGroups()")
+            if release < "3.1":
+                text = text.replace("allTopicNames()", "all()")
+            (into / source.name).write_text(text)
+        made = [str(into / source.name) for source in sources]
+        _run("javac", ["-nowarn", "-cp", f"{jars}/*", "-d", str(into), *made], "the old Java peer")
+
+    classes = _made("old-java", sources, build, release)
+    return [*_old_java(), "-cp", f"{jars}/*:{classes}", "Peer"]
+
+
+def old_tool(release: str, name: str) -> list[str]:
+    """The command of a program of Apache's system tests of an earlier release."""
+    return [*_old_java(), "-cp", f"{old_jars(release)}/*", f"org.apache.kafka.tools.{name}"]
+
+
+def _old_java() -> list[str]:
+    return ["java", "-Xmx256m", *_QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+
+
+@cache
+def old_jars(release: str) -> Path:
+    """The client and the tools of an earlier release of Apache Kafka."""
+    return _jars("old-jars", HERE / "java" / "old" / "pom.xml", f"-Dkafka={release}")
 
 
 @cache
