@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
+_LOOKS = frozenset(name for name in dis.opmap if name == "RESUME" or "JUMP_BACKWARD" in name)
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
 
 

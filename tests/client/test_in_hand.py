@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from ottla.client import AsyncConsumer, Consumer, TopicPartition
 from ottla.client.consumer.position import Chunk
 from ottla.kernel.error import OttlaError
 from ottla.wire.batch import build
+from tests.client.at_point import AtPoint
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 Step = Callable[[AsyncConsumer[bytes, bytes]], Awaitable[None]]
@@ -119,3 +120,75 @@ def test_a_poll_that_fails_in_a_rebalance_leaves_the_position_that_its_listener_
         with pytest.raises(OttlaError, match="no"):
             getattr(consumer, call)(0)
         assert consumer.positions() == {ONE: 500}
+
+
+def of_one_and_two(consumer: Consumer[bytes, bytes]) -> None:
+    async def begin() -> None:
+        buffer(consumer._async, ONE, TWO)
+        consumer._async._fetcher.all_positioned = True
+
+    consumer._async._positions.clear()
+    consumer._async._in_hand = []
+    consumer._thread.run(begin())
+
+
+def rest_of_two(consumer: Consumer[bytes, bytes], records: Iterator[Any], found: list[tuple[int, int]]) -> None:
+    """Read on until all records of the second partition are found; every record was then found once, or is still to
+    come.
+    """
+    while (1, 3) not in found:
+        record = next(records)
+        found.append((record.partition, record.offset))
+    count = sum(partition == 0 for partition, _ in found)
+    assert sorted(found) == [(0, offset) for offset in range(count)] + [(1, offset) for offset in range(4)]
+    assert consumer.positions() == {ONE: count, TWO: 4}
+
+
+# With 4, a pause leaves nothing in hand.
+@pytest.mark.parametrize("max_poll_records", [4, 6])
+def test_a_pause_by_another_thread_at_any_point_of_an_iteration_loses_and_repeats_nothing(
+    max_poll_records: int,
+) -> None:
+    with Consumer[bytes, bytes]("127.0.0.1:1", max_poll_records=max_poll_records) as consumer:
+        half = consumer._async
+        number, paused = 0, [True]
+        while paused:
+            of_one_and_two(consumer)
+            paused.clear()
+
+            def pause(paused: list[bool] = paused) -> None:
+                paused.append(True)
+                # The other thread waits for the lock.
+                if not half._lock.locked():
+                    consumer.pause([ONE])
+
+            with AtPoint(number, "consumer", pause):
+                rest_of_two(consumer, iter(consumer), [])
+            number += 1
+        assert number > 20
+
+
+def test_an_iteration_that_goes_on_beside_a_pause_loses_and_repeats_nothing() -> None:
+    with Consumer[bytes, bytes]("127.0.0.1:1", max_poll_records=6) as consumer:
+        half = consumer._async
+        number, went_on = 0, [True]
+        while went_on:
+            of_one_and_two(consumer)
+            went_on.clear()
+            found: list[tuple[int, int]] = []
+            records = iter(consumer)
+
+            def step(
+                found: list[tuple[int, int]] = found, records: Iterator[Any] = records, went_on: list[bool] = went_on
+            ) -> None:
+                went_on.append(True)
+                record = next(records)
+                found.append((record.partition, record.offset))
+
+            step()
+            went_on.clear()
+            with AtPoint(number, "consumer", step):
+                half.return_in_hand([ONE])
+            rest_of_two(consumer, records, found)
+            number += 1
+        assert number > 10

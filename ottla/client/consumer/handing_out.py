@@ -263,13 +263,21 @@ class RecordCalls:
 
     def take_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
         """Take out the records that an iteration has not yielded yet, the next one last (default: all partitions)."""
-        taken, kept = self._in_hand, list[ConsumerRecord]()
+        # In place, and without a call between reading and deleting: another thread may iterate, and takes from the end.
+        in_hand = self._in_hand
+        runs = [slice(None)]
         if partitions is not None:
             wanted = {TopicPartition(*partition) for partition in partitions}
-            every, taken = taken, []
-            for record in every:
-                (taken if TopicPartition(record.topic, record.partition) in wanted else kept).append(record)
-        self._in_hand = kept
+            runs.clear()
+            for at, record in enumerate(in_hand[:]):
+                if TopicPartition(record.topic, record.partition) in wanted:
+                    begin = runs.pop().start if runs and runs[-1].stop == at else at
+                    runs.append(slice(begin, at + 1))
+        taken: list[ConsumerRecord] = []
+        for run in reversed(runs):
+            records = in_hand[run]
+            del in_hand[run]
+            taken = records + taken
         return taken
 
     def _give_back(self, stops: Iterable[tuple[TopicPartition, int, Exception | None]]) -> None:

@@ -259,10 +259,13 @@ class Consumer(Generic[K, V]):
         consumer = self._async
         while not consumer._closed:
             consumer._in_hand = self.poll(1.0)[::-1]
-            while consumer._in_hand:
-                record = consumer._in_hand[-1]
+            # Behind a condition of `while` the interpreter may let another thread pause, which takes the records away.
+            while True:
+                if not (in_hand := consumer._in_hand):
+                    break
+                record = in_hand[-1]
                 # Ctrl-C may come behind a call, as of `pop`: the record would be gone, and not yielded.
-                del consumer._in_hand[-1]
+                del in_hand[-1]
                 yield record
 
     # ---- positions and offsets
