@@ -19,6 +19,8 @@ from ottla.wire.api.create_topics import CreatableTopic
 class _Driver:
     """Loads in so many pieces, and fails at one of them if it is to."""
 
+    goes_on = True
+
     def __init__(self, partition: Any, pieces: int, fails: bool, error: Exception) -> None:
         self.partition, self._pieces, self._fails, self._error = partition, pieces, fails, error
         self.on_failure: Any = None
@@ -128,6 +130,32 @@ def test_long_logs_are_loaded_a_piece_in_a_turn_and_one_after_another() -> None:
     while scene.turns:
         scene.turn()
     assert scene.loading() == []
+
+
+def test_a_load_goes_on_in_the_next_leader_epoch_of_the_same_leader() -> None:
+    scene = _Scene(pieces=2)
+    scene.lead(scene.partition(1))
+    (driver,) = scene.made
+    scene.turn()
+    assert scene.goes_on(1) and not scene.goes_on(0)
+    partition = scene.partition(1)
+    scene.lead(partition)
+    assert scene.made == [driver] and driver.partition is partition
+    scene.turn()
+    assert scene.find(1) is driver and driver.told == ["begin"]
+
+
+def test_a_load_whose_coordinator_does_not_go_on_begins_again_in_the_next_leader_epoch() -> None:
+    scene = _Scene(pieces=2)
+    scene.lead(scene.partition(1))
+    scene.made[0].goes_on = False
+    scene.turn()
+    assert not scene.goes_on(1)
+    scene.resign(1)
+    scene.lead(scene.partition(1))
+    while scene.turns:
+        scene.turn()
+    assert scene.find(1) is scene.made[1] and scene.made[0].told == []
 
 
 def test_a_log_that_cannot_be_read_is_tried_again_with_growing_pauses(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,8 @@ Rules:
   NOT_COORDINATOR, as in Apache Kafka: a request that only reads changes nothing.
 - A coordinator loads while the node serves, one piece of its log per turn of the loop; meanwhile its clients get
   COORDINATOR_LOAD_IN_PROGRESS and retry. A log of one piece is loaded at once.
-- A loaded coordinator of groups or share partitions goes on in a new leader epoch of the same leader, as in Apache
-  Kafka; one of transactions is loaded again, because markers carry the epoch.
+- A coordinator of groups or share partitions, loaded or loading, goes on in a new leader epoch of the same leader, as
+  in Apache Kafka; one of transactions is loaded again, because markers carry the epoch.
 - A coordinator whose log refused an append, or whose machine met a bug, may hold state that the log does not have, so
   it is discarded. Its requests get NOT_COORDINATOR and are retried, and a new coordinator is loaded from the log a
   second later. Each further failure in the same leader epoch doubles that backoff, up to half a minute.
@@ -112,7 +112,12 @@ class Coordinators(ABC, Generic[D]):
 
     def goes_on(self, index: int) -> bool:
         """Whether the coordinator of a partition goes on in this node's next leader epoch: its log is the same."""
-        return index in self._drivers and self._drivers[index].goes_on
+        driver = self._led(index)
+        return driver is not None and driver.goes_on
+
+    def _led(self, index: int) -> D | None:
+        """The coordinator of a partition, loaded or loading."""
+        return self._loading[index][0] if index in self._loading else self._drivers.get(index)
 
     def lead(self, partition: Partition, refusals: Refusals | None = None) -> None:
         """Load the coordinator of a partition that this node leads now, unless it goes on from the epoch before.
@@ -120,8 +125,9 @@ class Coordinators(ABC, Generic[D]):
         `refusals` are its failed predecessor's.
         """
         index = partition.tp.partition
-        if index in self._drivers:
-            self._drivers[index].partition = partition
+        before = self._led(index)
+        if before is not None:
+            before.partition = partition
             return
         self._retries.pop(index, None)
         driver = self.make(partition)
