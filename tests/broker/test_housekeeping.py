@@ -122,6 +122,7 @@ class _Scene:
         )
         store: Any = SimpleNamespace(
             take_deleted=take_deleted,
+            unrenamed=list,
             removals=SimpleNamespace(remove=remove, put_back=lambda left: say("put back", len(left))),
             logs=lambda: dict(enumerate(scene.logs)),
             directories=list(self.errors),

@@ -13,7 +13,8 @@ from ottla.broker.partitions.leadership import Leadership
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.log.directory import new_log
-from ottla.log.path import PARTITION_METADATA
+from ottla.log.path import DELETE_DIRECTORY, PARTITION_METADATA
+from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from tests.broker.disk_scene import TOPIC, Scene
 
 _TP = TopicPartition(TOPIC, 0)
@@ -127,3 +128,70 @@ def test_a_log_whose_directory_fails_while_it_is_created_is_created_elsewhere(mo
     scene.machine.settle()
     assert {scene.write(index, b"one") for index in range(4)} == {"NONE"}
     assert {scene.lies_in(index) for index in range(4)} == {"/a"}
+
+
+def _deleted_on_a_full_disk(**settings: str) -> tuple[Scene, list[OSError]]:
+    """A scene that has deleted its topic of four partitions; its disk renames no log until the list is empty."""
+    scene = Scene(1, None, **settings)
+    scene.create()
+    full = [OSError(errno.ENOSPC, "full")]
+    rename = scene.machine.disk.rename
+
+    def refusing(source: str, target: str) -> None:
+        if full and target.endswith(DELETE_DIRECTORY):
+            raise full[0]
+        rename(source, target)
+
+    scene.machine.disk.rename = refusing  # type: ignore[method-assign]
+    response = scene.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000), 5)
+    assert response.responses[0].error_code == 0
+    scene.machine.settle()
+    assert len(_of_topic(scene)) == 4
+    return scene, full
+
+
+def _of_topic(scene: Scene) -> list[str]:
+    return [
+        f"{path}/{name}" for path in ("/a", "/b") for name in scene.machine.disk.list(path) if name.startswith(TOPIC)
+    ]
+
+
+def _housekeeping(scene: Scene) -> None:
+    scene.node.housekeeping.checkpoint()
+    scene.machine.settle()
+
+
+def test_a_deleted_log_that_a_full_disk_kept_is_removed_when_there_is_room() -> None:
+    scene, full = _deleted_on_a_full_disk(log_segment_delete_delay_ms="0")
+    before = _of_topic(scene)
+    _housekeeping(scene)
+    assert _of_topic(scene) == before and not scene.node.failed_directories
+    full.clear()
+    # An administrator has made the room.
+    scene.machine.disk.remove_tree(before[0])
+    _housekeeping(scene)
+    _housekeeping(scene)
+    assert _of_topic(scene) == [] and not scene.node.failed_directories
+
+
+def test_a_deleted_log_that_a_full_disk_kept_leaves_a_new_topic_of_its_name_alone() -> None:
+    scene, full = _deleted_on_a_full_disk()
+    scene.create()
+    scene.write(0, b"new")
+    full.clear()
+    _housekeeping(scene)
+    assert not [path for path in _of_topic(scene) if path.endswith(DELETE_DIRECTORY)]
+    assert scene.read(0) == [b"new"] and scene.write(0, b"newer") == "NONE"
+
+
+def test_a_deleted_log_on_a_disk_that_fails_later_takes_its_directory_offline_once() -> None:
+    scene, full = _deleted_on_a_full_disk()
+    directory = _of_topic(scene)[-1].rpartition("/")[0]
+    assert directory == "/b"
+    full[0] = OSError(errno.EIO, "broken")
+    scene.node.store._unrenamed = {
+        path: log for path, log in scene.node.store._unrenamed.items() if path.startswith(directory)
+    }
+    _housekeeping(scene)
+    assert list(scene.node.failed_directories) == [directory]
+    assert scene.node.store.unrenamed() == []

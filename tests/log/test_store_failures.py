@@ -452,3 +452,40 @@ def test_strays_that_cannot_be_closed_or_moved_hold_up_no_others(monkeypatch: py
     assert [(path, error.errno) for path, error in told] == [("/a", errno.EIO)]
     aside = [name for name in disk.list("/b") if name.endswith("-stray")]
     assert len(aside) == list(homes.values()).count("/b")
+
+
+def test_the_old_log_of_a_move_whose_disk_is_full_is_removed_later_unless_the_log_comes_back() -> None:
+    for comes_back in (False, True):
+        disk = _disk(a="one", b="one")
+        store = _open(disk, "/a", "/b")
+        _write(store, "t", 3)
+        tp, rename = TopicPartition("t", 0), disk.rename
+        here = store.directory_of(tp)
+        there = "/b" if here == "/a" else "/a"
+
+        def move(store: Store = store, tp: TopicPartition = tp, **to: str) -> None:
+            copy = store.begin_move(tp, to["path"], 1)
+            log = store.get(tp)
+            assert log is not None
+            copy.append(log.read(0, 1 << 20, end_offset=3).bytes(), leader_epoch=2, now_ms=1, origin=Origin.REPLICA)
+            store.finish_move(tp, 1)
+
+        def full(source: str, target: str) -> None:
+            raise _FULL
+
+        def until_deleted(source: str, target: str, rename: Any = rename) -> None:
+            (full if target.endswith("-delete") else rename)(source, target)
+
+        disk.rename = until_deleted  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="no space left"):
+            move(path=there)
+        disk.rename = rename  # type: ignore[method-assign]
+        (old,) = store.unrenamed()
+        if comes_back:
+            move(path=here)
+        store.rename_again(old, 2)
+        assert store.unrenamed() == []
+        assert [name for name in disk.list(here) if name.startswith("t-0")] and disk.exists(f"{here}/t-0") is comes_back
+        log = store.get(tp)
+        assert log is not None and log.end_offset == 3
+        store.close()

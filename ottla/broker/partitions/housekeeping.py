@@ -133,10 +133,25 @@ class Housekeeping:
         if self._runtime.closed:
             return
         now_ms = self._runtime.clock.now_ms()
+        self._in_steps(self._rename_deleted(now_ms))
         removals = self._store.take_deleted(now_ms)
         if removals:
             self._runtime.pool.submit(self._store.removals.remove, removals).add_done_callback(self._on_removed)
         self._in_steps(self._remove_segments(now_ms))
+
+    def _rename_deleted(self, now_ms: int) -> Iterator[None]:
+        """Rename the deleted logs that a full disk did not let be renamed; one failure is enough for a disk."""
+        failing = set[str]()
+        for number, log in enumerate(self._store.unrenamed(), 1):
+            directory = log.path.rpartition("/")[0]
+            if directory not in failing:
+                try:
+                    self._store.rename_again(log, now_ms)
+                except OSError as error:
+                    failing.add(directory)
+                    self._log_dirs.suspect(directory, error)
+            if not number % (_STEP // _DELETED):
+                yield
 
     def _on_removed(self, task: Future[list[tuple[Removal, OSError]]]) -> None:
         left = task.result()

@@ -5,6 +5,7 @@ Rules:
 - Before that a thread has the checkpoints of the future log's directory name it (`Arrival`): they list all logs there.
 - A deleted log leaves the store at once and is renamed soon; `Leadership` does so in steps. Its files go later:
   after `file.delete.delay.ms`, or when its disk takes that.
+- A directory that could not be renamed (a full disk) is tried again, until a new log may have its name.
 
 KIPs: 113 (moves).
 """
@@ -34,6 +35,8 @@ class Moves(Checkpoints):
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
         self.removals = Removals(disk)
+        #: Path -> the deleted log whose directory could not be renamed.
+        self._unrenamed: dict[str, Log] = {}
         self._now_ms = 0
 
     def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
@@ -60,8 +63,24 @@ class Moves(Checkpoints):
         now_ms = self._now_ms if now_ms is None else now_ms
         target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
         # Without writing anything: a topic is often deleted because its disk is full.
-        self._disk.rename(log.path, target)
+        try:
+            self._disk.rename(log.path, target)
+        except OSError:
+            self._unrenamed[log.path] = log
+            raise
         self.removals.add(now_ms + log.settings.file_delete_delay_ms, target)
+
+    def unrenamed(self) -> list[Log]:
+        """The deleted logs whose directories could not be renamed."""
+        return [*self._unrenamed.values()]
+
+    def rename_again(self, log: Log, now_ms: int) -> None:
+        """Retry to rename the directory of a deleted log, unless another may have the name since."""
+        if self._unrenamed.get(log.path) is log:
+            del self._unrenamed[log.path]
+            # An administrator in need of space may have removed it.
+            if self._disk.exists(log.path):
+                self.rename_deleted(log, now_ms)
 
     def _drop(self, tp: TopicPartition) -> Log:
         """Take a log out of the store."""
@@ -143,6 +162,7 @@ class Moves(Checkpoints):
                 task()
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
+            self._unrenamed.pop(log_path, None)
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
         self._disk.rename(future.path, log_path)
         self._disk.sync_directory(directory.path)

@@ -177,6 +177,7 @@ class Store(Moves):
             path = (preferred or {}).get(tp)
             directory = min(online, key=lambda each: each.load) if path is None else self._directory(path)
             directory.load += 1
+            self._unrenamed.pop(f"{directory.path}/{tp}", None)
             planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
         return planned
 
@@ -194,6 +195,7 @@ class Store(Moves):
             del self._home[tp]
             self._logs.pop(tp).discard()
         self.removals.fail(path)
+        self._unrenamed = {each: log for each, log in self._unrenamed.items() if each.rpartition("/")[0] != path}
         return lost
 
     def distrust(self, path: str, error: OSError) -> None:
