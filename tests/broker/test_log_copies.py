@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.partitions import log_dirs
+from ottla.broker.partitions import copy_flush
 from ottla.kernel.ids import TopicPartition
 from ottla.log import checkpoint
 from ottla.log.log import Log, Origin
@@ -72,7 +72,9 @@ def test_a_move_that_begins_again_flushes_its_copy_beside_the_loop_again() -> No
     scene.until_moved(1, to)
 
 
-def _flushed_while_growing(scene: Scene, growth: Iterator[int], patch: pytest.MonkeyPatch) -> list[int]:
+def _flushed_while_growing(
+    scene: Scene, growth: Iterator[int], patch: pytest.MonkeyPatch, *, seconds: float = 0
+) -> list[int]:
     """Have the log of partition 1 grow by so many records during each flush of its copy; the sizes flushed."""
     log, flush, flushed = scene.node.partitions[MOVED].log, scene.node.flusher.flush, list[int]()
 
@@ -81,9 +83,9 @@ def _flushed_while_growing(scene: Scene, growth: Iterator[int], patch: pytest.Mo
         for _ in range(next(growth)):
             scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(900), ())])), 1, Origin.CLIENT)
         assert copies[0] is not log
-        flush(copies, done)
+        scene.node.loop.call_later(seconds, flush, copies, done)
 
-    patch.setattr(log_dirs, "_SYNC_BYTES_MAX", 4000)
+    patch.setattr(copy_flush, "_REST_BYTES", 4000)
     patch.setattr(scene.node.flusher, "flush", slow)
     return flushed
 
@@ -99,9 +101,42 @@ def test_a_move_ends_though_its_log_grows_by_more_than_the_loop_flushes(monkeypa
     assert scene.node.partitions[MOVED].log.end_offset == 6 + 200 + 20 * (len(flushed) - 1)
 
 
+def test_a_move_flushes_beside_the_loop_while_its_disk_is_slow(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log grows by as much as the disk flushes, and later by less."""
+    scene, _, to = _five_records()
+    growth = chain(repeat(60, 20), [1], repeat(0))
+    flushed = _flushed_while_growing(scene, growth, monkeypatch, seconds=1)
+    scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(90_000), ())])), 1, Origin.CLIENT)
+    scene.move(1, to)
+    scene.machine.run(lambda: len(flushed) == 21)
+    assert scene.lies_in(1) != to
+    scene.until_moved(1, to)
+    assert len(flushed) == 21
+    assert [each.getMessage() for each in caplog.records if "grows faster" in each.getMessage()] == [
+        f"{MOVED} grows faster than its copy is flushed: it moves when it grows more slowly"
+    ]
+
+
+def test_the_loop_flushes_a_rest_that_takes_it_little_time() -> None:
+    copy = copy_flush.CopyFlush()
+    assert not copy.is_far(4 << 20) and copy.is_far((4 << 20) + 1)
+    copy.begin(100 << 20, 1000)
+    copy.end(1250)
+    assert not copy.is_far(164 << 20) and copy.is_far((164 << 20) + 1), "at most 64 MiB"
+    copy.begin(110 << 20, 2000)
+    copy.end(2200)
+    assert not copy.is_far((110 << 20) + (12 << 20)) and copy.is_far((110 << 20) + (13 << 20)), "at most 250 ms"
+    copy.begin(111 << 20, 3000)
+    copy.end(3251)
+    assert copy.is_far(116 << 20), "a seek takes longer"
+
+
 def test_a_move_flushes_beside_the_loop_while_it_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, _, to = _five_records()
-    flushed = _flushed_while_growing(scene, chain(range(60, 5, -5), repeat(0)), monkeypatch)
+    growth = chain(range(60, 5, -5), repeat(0))
+    flushed = _flushed_while_growing(scene, growth, monkeypatch, seconds=1)
     scene.node.partitions[MOVED].append(bytearray(build([(1, b"k", bytes(90_000), ())])), 1, Origin.CLIENT)
     scene.move(1, to)
     scene.until_moved(1, to)

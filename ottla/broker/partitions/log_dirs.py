@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata.topic_view import TopicStep
+from ottla.broker.partitions.copy_flush import CopyFlush
 from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -50,8 +51,7 @@ else:
 
 _log = logging.getLogger("ottla.broker")
 _PIECE_BYTES = 1 << 20
-#: The most that is flushed on the loop, right before the swap.
-_SYNC_BYTES_MAX = 4 << 20
+_UNFLUSHED = CopyFlush()
 _RETRY_SECONDS = 1.0
 _NAME_MAX = 255
 #: Length of the suffix of a future log: `.`, a unique id of 32 hexadecimal digits and `-future`.
@@ -87,8 +87,7 @@ class LogDirs:
         self._unassigned: dict[TopicPartition, None] = {}
         #: The cordoned directories as last reported by a heartbeat; None before the first report.
         self._cordons: set[Uuid] | None = None
-        #: A log being filled -> at its last flush, its size and how much was new; how much the loop may flush.
-        self._flushed: dict[TopicPartition, tuple[int, int, int]] = {}
+        self._flushed: dict[TopicPartition, CopyFlush] = {}
         #: The moves that are complete but for the swap -> whether the swap waits for the controller's word.
         self._announced: dict[TopicPartition, bool] = {}
 
@@ -316,8 +315,8 @@ class LogDirs:
             elif source.being_cleaned:
                 # The swaps of a running cleaner use the old log's files.
                 runtime.loop.call_later(_RETRY_SECONDS, again)
-            elif self._is_far_from_flushed(tp, future.size):
-                self._flusher.flush([future], again)
+            elif self._flushed.get(tp, _UNFLUSHED).is_far(future.size):
+                self._flush_beside(tp, future)
             elif (task := store.forgetting_task(tp)) or self._is_known(tp, move[1]):
                 task = task or store.arrival_task(tp)
                 if task is None:
@@ -339,16 +338,18 @@ class LogDirs:
             _log.exception("cannot move %s; the move is dropped", tp)
             self._cancel(tp)
 
-    def _is_far_from_flushed(self, tp: TopicPartition, size: int) -> bool:
-        """Whether to flush a copy of this size off the loop before the swap flushes the rest on it; notes the flush."""
-        flushed, before, bytes_max = self._flushed.get(tp, (0, size + 1, _SYNC_BYTES_MAX))
-        new = size - flushed
-        # The log may grow faster than the disk flushes: the loop takes more each time that no less is left.
-        bytes_max <<= new >= before
-        if new <= bytes_max:
-            return False
-        self._flushed[tp] = size, new, bytes_max
-        return True
+    def _flush_beside(self, tp: TopicPartition, future: Log) -> None:
+        """Flush a copy beside the loop, and go on with its move."""
+        clock, flushed = self._runtime.clock, self._flushed.setdefault(tp, CopyFlush())
+
+        def done() -> None:
+            flushed.end(clock.monotonic_ms())
+            self._copy(tp, future)
+
+        flushed.begin(future.size, clock.monotonic_ms())
+        if flushed.is_late:
+            _log.warning("%s grows faster than its copy is flushed: it moves when it grows more slowly", tp)
+        self._flusher.flush([future], done)
 
     def _cancel(self, tp: TopicPartition) -> None:
         """Cancel a move; a controller that knows of it hears again where the log lies."""
