@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 
@@ -23,6 +23,7 @@ from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
 from ottla.client.connection.clock import now_ms
 from ottla.client.share.fetcher import ShareFetcher, _Source
 from ottla.client.share.session import ShareFetchSession
+from ottla.kernel.client_error import ConnectionLost
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.metadata import (
@@ -128,7 +129,7 @@ def test_a_request_that_cannot_be_sent_ends_its_session_and_is_told() -> None:
             told: list[tuple[TopicPartition, list[int], KafkaError | None]] = []
             consumer.on_acknowledged = lambda *said: told.append(said)
             error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "closed")
-            connection = Mock(closed=None, send=Mock(side_effect=error))
+            connection = Mock(closed=None, send=Mock(side_effect=error), call=ended())
             begin(fetcher, connection)
             consumer.acknowledgements.give([record(4), record(5)])
             consumer.acknowledgements.settle(for_poll=True)
@@ -153,9 +154,15 @@ async def with_session(heard: Heard, **settings: Any) -> AsyncIterator[tuple[Sha
         topic = MetadataResponseTopic(name="t", topic_id=ID, partitions=parts)
         brokers = [MetadataResponseBroker(node_id=7, host="h", port=1)]
         consumer._cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
-        connection = Mock(closed=None, send=Mock(side_effect=lambda *_, **__: asyncio.Future()))
+        send = Mock(side_effect=lambda *_, **__: asyncio.Future())
+        connection = Mock(closed=None, send=send, call=ended())
         begin(consumer._fetcher, connection)
         yield consumer._fetcher, connection
+
+
+def ended() -> AsyncMock:
+    """A call on a connection that ends with the consumer."""
+    return AsyncMock(side_effect=ConnectionLost("closed by this client"))
 
 
 def begin(fetcher: ShareFetcher, connection: Mock, node_id: int = 7) -> None:

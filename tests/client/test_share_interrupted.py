@@ -244,6 +244,24 @@ def test_a_commit_whose_connection_ends_with_the_consumer_is_answered() -> None:
     hurried(run())
 
 
+def test_a_close_behind_an_unsubscription_sends_what_was_acknowledged_and_answers_the_commits_beside_it() -> None:
+    async def run() -> None:
+        heard: Heard = []
+        async with committing(heard) as (consumer, connection, commit):
+            # It has left its group, but the records stay its own until its session ends.
+            consumer._group = None
+            connection.call = AsyncMock(return_value=acknowledged({0: ErrorCode.NONE}))
+            await consumer.close()
+            before = now_ms()
+            assert await commit == {ONE: None}
+            assert now_ms() == before
+            request = connection.call.call_args.args[0]
+            assert request.share_session_epoch == -1 and len(request.topics) == 1
+            assert heard == [(ONE, [4, 5], None)]
+
+    hurried(run())
+
+
 def test_a_closed_consumer_does_not_commit() -> None:
     async def run() -> None:
         consumer = AsyncShareConsumer[bytes, bytes]("127.0.0.1:1", group_id="g")

@@ -39,7 +39,7 @@ from ottla.wire.api.share_fetch import (
 from ottla.wire.api.share_fetch import PartitionData as FetchedData
 from ottla.wire.batch import build
 from tests.client.hurried import hurried, passing
-from tests.client.test_share_consumer import ID, ONE, TWO, Heard, begin, record, said, with_session
+from tests.client.test_share_consumer import ID, ONE, TWO, Heard, begin, ended, record, said, with_session
 
 THREE = TopicPartition("t", 2)
 
@@ -51,7 +51,7 @@ class Broker:
         self.requests: list[Any] = []
         self.answers: list[asyncio.Future[Any]] = []
         self.asked = asyncio.Event()
-        self.connection = Mock(closed=None, send=self._send)
+        self.connection = Mock(closed=None, send=self._send, call=ended())
 
     def _send(self, request: Any, **_: object) -> asyncio.Future[Any]:
         self.requests.append(request)

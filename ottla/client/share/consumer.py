@@ -411,14 +411,15 @@ class AsyncShareConsumer(Generic[K, V]):
             return
         self._closed = True
         try:
-            if self._group is not None:
-                deadline_ms = now_ms() + end_timeout_ms(self.settings)
-                try:
-                    if self.explicit:
-                        with self.lock:
-                            self.acknowledgements.settle(for_poll=False)
-                    await self._fetcher.finish(end_timeout_ms(self.settings))
-                finally:
+            deadline_ms = now_ms() + end_timeout_ms(self.settings)
+            try:
+                if self.explicit:
+                    with self.lock:
+                        self.acknowledgements.settle(for_poll=False)
+                # Also without a group: what it got before it unsubscribed can still be acknowledged.
+                await self._fetcher.finish(end_timeout_ms(self.settings))
+            finally:
+                if self._group is not None:
                     await self._group.end("the consumer was closed", deadline_ms)
         finally:
             self._fetcher.close()
