@@ -11,7 +11,7 @@ import pytest
 from ottla.client import AsyncConsumer
 from ottla.client.consumer.position import PartitionPosition
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from tests.client.test_interrupted_poll import ONE, TWO, Heard, gives, member
 
 ID = Uuid(b"i" * 16)
@@ -145,6 +145,56 @@ def test_a_member_that_was_lost_during_a_poll_joins_in_that_poll() -> None:
         first = await group.poll()
         assert first is not None and not first.done()
         assert consumer.assignment() == set()
+        consumer._group = None
+        await consumer.close()
+
+    asyncio.run(run())
+
+
+class Removed(Heard):
+    """Its member is removed from the group while it hears of what is assigned."""
+
+    group: Any
+
+    async def assigned(self, partitions: list[TopicPartition]) -> None:  # type: ignore[override]
+        self.heard.append(("assigned", partitions))
+        self.group._commit_failed(ErrorCode.UNKNOWN_MEMBER_ID, *self.group.identity()[:2])
+
+
+def test_a_classic_member_that_was_lost_while_it_heard_of_its_partitions_keeps_none() -> None:
+    async def run() -> None:
+        listener = Removed(AsyncMock())
+        async with member(listener) as (consumer, group):
+            listener.group = group
+            group._join = Slow()  # type: ignore[method-assign, assignment]
+            gives(group, ONE, TWO)
+            joining = await group.poll()
+            assert joining is not None and not joining.done()
+            assert consumer.assignment() == set() and not consumer._positions
+            assert listener.heard == [("assigned", [TWO]), ("lost", [ONE, TWO])]
+            joining.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_member_that_was_lost_while_it_heard_of_its_partitions_keeps_none() -> None:
+    """As the test above, with the consumer protocol."""
+
+    async def run() -> None:
+        listener = Removed(AsyncMock())
+        consumer = AsyncConsumer[bytes, bytes](
+            "127.0.0.1:1", group_id="g", group_protocol="consumer", enable_auto_commit=False
+        )
+        consumer.subscribe(["t"], listener=listener)
+        group: Any = consumer._group
+        listener.group = group
+        group._names, group.membership.target = {ID: "t"}, {ID: (0, 1)}
+        group._run_heartbeats = AsyncMock()
+        group.membership.member_id, group.membership.epoch = group.identity()[:2]
+        first = await group.poll()
+        assert first is not None and not first.done()
+        assert consumer.assignment() == set()
+        assert listener.heard == [("assigned", [ONE, TWO]), ("lost", [ONE, TWO])]
         consumer._group = None
         await consumer.close()
 

@@ -94,7 +94,8 @@ class ClassicGroupMember(Group):
         await self._owner.assign_more(assigned - owned)
         # Not earlier: if this poll is cancelled above, or its listener raises, the next poll does the rest.
         self._joining = None
-        return None
+        # The member has left, or was removed, while the listener heard of its partitions.
+        return await self.poll() if self._lost else None
 
     async def _join(self) -> tuple[TopicPartition, ...]:
         """Join and sync until both succeed. Raises errors that retrying does not cure."""

@@ -114,6 +114,8 @@ class ConsumerGroupMember(Group):
             # A heartbeat may have brought another target; one that comes during the listener reports what is added.
             self._keep_names()
             await self._owner.assign_more(self._target() - self._owner.owned())
+            if self._lost:
+                return await self.poll()
             # The coordinator waits for this to give the revoked partitions to other members.
             self._wake.set()
         self._keep_names()
