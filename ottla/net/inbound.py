@@ -4,8 +4,8 @@ Rules:
 - `on_frame` gets a view of the frame (without its length) that is valid until it returns.
 - Replies leave in the order of their requests, whatever the order in which they become ready (Kafka's protocol guide).
 - A frame longer than `socket.request.max.bytes`, or one that the broker cannot read, closes this connection only.
-- The connection stops reading from a peer that does not read its replies, at `UNSENT_BYTES_MAX` or
-  `PENDING_REPLIES_MAX`.
+- The connection stops reading from a peer that does not read its replies, or has more of them behind one that is not
+  ready, at `UNSENT_BYTES_MAX` or `PENDING_REPLIES_MAX`.
 - When a peer sends many requests at once, the connection handles a slice of them and then yields to the others
   (`Turns`): at most `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It reads nothing more from the peer
   until all of them are handled.
@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from ottla.kernel.address import plain_address
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
-from ottla.net.part import FileRange, Part, Slot
+from ottla.net.part import NO_REQUEST, FileRange, Part, PeerError, Slot
 from ottla.net.sent import SentMarks
 from ottla.net.turns import Turns
 
@@ -44,12 +44,6 @@ _PIECES_MAX = 256
 
 #: Kafka's principal of a client that did not sign in.
 ANONYMOUS = "User:ANONYMOUS"
-#: Stands for an API key when no further request will come.
-NO_REQUEST = -1
-
-
-class PeerError(Exception):
-    """The peer broke the protocol. Its connection is closed; other clients are not affected."""
 
 
 class Connection:
@@ -98,7 +92,7 @@ class Connection:
         self._reserved_bytes = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Part] = deque()
-        self._unsent_bytes = 0
+        self._unsent_bytes = self._bytes_behind = 0
         self._sent_of_first = 0
         self._reading = True
         self._writing = False
@@ -342,8 +336,11 @@ class Connection:
 
     # ---- out
 
-    def reply_is_ready(self) -> None:
+    def reply_is_ready(self, slot: Slot) -> None:
         """Send the replies that are ready, unless inside a read, which sends once at its end."""
+        if self._slots and self._slots[0] is not slot:
+            slot.bytes_behind = len(slot.parts[0]) if len(slot.parts) == 1 else sum(map(len, slot.parts))
+            self._bytes_behind += slot.bytes_behind
         if not self._handling and not self.closed:
             self.heard_at = self._now()
             self._send_ready()
@@ -355,6 +352,7 @@ class Connection:
             return
         while slots and slots[0].ready:
             slot = slots.popleft()
+            self._bytes_behind -= slot.bytes_behind
             for part in slot.parts:
                 self._out.append(part)
                 self._unsent_bytes += len(part)
@@ -468,7 +466,8 @@ class Connection:
         self._slots.clear()
 
     def _is_overloaded(self) -> bool:
-        return self._unsent_bytes > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
+        bytes_waiting = self._unsent_bytes + self._bytes_behind
+        return bytes_waiting > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
 
     def close(self, why: str) -> None:
         """Close this connection; drop the replies that are not sent."""

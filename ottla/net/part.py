@@ -1,4 +1,7 @@
-"""A reply: its place in the order, and its parts: bytes, and ranges of files that are sent without being read."""
+"""A reply: its place in the order, and its parts: bytes, and ranges of files that are sent without being read.
+
+Also what ends a connection instead of a reply.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,14 @@ class FileRange(Protocol):
     def bytes(self) -> bytes: ...
 
 
+#: Stands for an API key when no further request will come.
+NO_REQUEST = -1
+
+
+class PeerError(Exception):
+    """The peer broke the protocol. Its connection is closed; other clients are not affected."""
+
+
 #: A piece of a reply.
 Part = bytes | memoryview | FileRange
 
@@ -28,12 +39,14 @@ Part = bytes | memoryview | FileRange
 class Slot:
     """The place of one reply in a connection's order. `fill` is called exactly once, at once or much later."""
 
-    __slots__ = ("_connection", "on_queued", "parts", "ready", "superseded")
+    __slots__ = ("_connection", "bytes_behind", "on_queued", "parts", "ready", "superseded")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.ready = False
         self.parts: Sequence[Part] = ()
+        #: The bytes of a reply that became ready behind one that was not.
+        self.bytes_behind = 0
         #: Called once, when the reply is queued behind those before it.
         self.on_queued: Callable[[], None] | None = None
         #: Called with the API key of a later request, or NO_REQUEST when the peer has disconnected: a reply that only
@@ -46,4 +59,4 @@ class Slot:
         self.parts = parts
         self.ready = True
         self.superseded = None
-        self._connection.reply_is_ready()
+        self._connection.reply_is_ready(self)

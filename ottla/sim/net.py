@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from ottla.net.inbound import ANONYMOUS, NO_REQUEST, Part, PeerError, Slot
+from ottla.net.inbound import ANONYMOUS
 from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.memory import RequestMemory
+from ottla.net.part import NO_REQUEST, Part, PeerError, Slot
 from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
 
@@ -143,7 +144,7 @@ class SimConnection:
         while self._behind and not self._paused and self._muted is None:
             self._arrive(self._behind.popleft())
 
-    def reply_is_ready(self) -> None:
+    def reply_is_ready(self, _: Slot) -> None:
         while self._slots and self._slots[0].ready and not self.closed:
             slot = self._slots.popleft()
             reply = b"".join(_bytes(part) for part in slot.parts)

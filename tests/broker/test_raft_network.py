@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.metadata.raft_network import RaftNetwork
 from ottla.kernel.error import ErrorCode
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.net.peer import Disconnected, Expired, NotOffered, PeerRefused
 from ottla.raft.connections import QuorumPeer
 from ottla.raft.effect import Send

@@ -18,9 +18,10 @@ from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ports import File
 from ottla.net import listener
-from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
+from ottla.net.inbound import Connection, ReceiveMemory, Slot
 from ottla.net.listener import Gate, ListeningSocket, OpenGate
 from ottla.net.memory import RequestMemory
+from ottla.net.part import NO_REQUEST
 from tests.net.turning import turn_until
 
 FRAME_BYTES_MAX = 1 << 16

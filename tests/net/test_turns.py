@@ -170,6 +170,30 @@ def test_a_flood_whose_replies_are_not_read_is_held_within_the_bound_of_unsent_b
         served.until(read)
 
 
+def test_replies_that_wait_for_an_earlier_one_are_held_within_the_bound_of_unsent_bytes(served: Served) -> None:
+    """The first request waits, as one to join a group does, and those behind it have large replies."""
+    reply = bytes(1 << 18)
+    first: list[Slot] = []
+    served.answer = lambda frame, slot: slot.fill([reply]) if first else first.append(slot)
+    with served.client() as sock:
+        flood(served, sock, 500)
+        for _ in range(100):
+            turn(served)
+        assert len(served.frames) * len(reply) <= inbound.UNSENT_BYTES_MAX + 2 * len(reply)
+        first[0].fill([b"first"])
+        got = 0
+
+        def read() -> bool:
+            nonlocal got
+            with contextlib.suppress(BlockingIOError):
+                got += len(sock.recv(1 << 20))
+            return got == len(b"first") + 499 * len(reply)
+
+        served.until(read)
+        (connection,) = served.listener.connections
+        assert not connection._is_overloaded() and connection._reading
+
+
 def test_a_peer_whose_replies_were_awaited_is_read_again(served: Served) -> None:
     """More requests wait for their answers than a connection may have; when they have come, it goes on."""
     served.answer = lambda frame, slot: None

@@ -12,7 +12,7 @@ from ottla.broker.handlers.share_acknowledge import share_acknowledge
 from ottla.broker.handlers.share_fetch import share_fetch
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.api import ApiKey
 from ottla.wire.api import share_acknowledge as ack

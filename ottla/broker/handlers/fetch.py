@@ -36,7 +36,7 @@ from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import is_cut_off
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.raft.message import replica_id
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, CachedPartition, Key, Session
 from ottla.replica.followed import FollowedPartition

@@ -29,7 +29,7 @@ from ottla.broker.share.read import visible_batches
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.log.lookup import is_cut_off
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.replica.partition import Fetched
 from ottla.share.partition import AcquireRequest
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key, ShareSession

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later
 from ottla.kernel.error import ErrorCode
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.net.peer import NotOffered, PeerRefused, Unanswered
 from ottla.raft.effect import Send
 from ottla.raft.event import Event, RequestDropped, RequestFailed, RequestReceived, ResponseReceived

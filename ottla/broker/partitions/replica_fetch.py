@@ -33,7 +33,7 @@ from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import is_cut_off
-from ottla.net.inbound import NO_REQUEST
+from ottla.net.part import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.replica.partition import Partition
 from ottla.replica.replica_session import ReplicaSession, WatchedPartition
