@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.kernel.error import KafkaError
@@ -97,16 +97,14 @@ def summary(key: SharePartitionKey, state: StoredState) -> Any:
     )
 
 
-def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
+def split(request: Any) -> Iterator[tuple[SharePartitionKey, Any]]:
     """Split a request into one for each share partition."""
     kind = type(request)
-    parts = []
     for topic in request.topics:
         for partition in topic.partitions:
             key = SharePartitionKey(request.group_id, topic.topic_id, partition.partition)
             topic_part = type(topic)(topic_id=topic.topic_id, partitions=[partition])
-            parts.append((key, kind(group_id=request.group_id, topics=[topic_part])))
-    return parts
+            yield key, kind(group_id=request.group_id, topics=[topic_part])
 
 
 def merged(request: Any, answers: Sequence[Any]) -> Any:

@@ -312,7 +312,10 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
         failed = next((answer for answer in answers if answer.error_code), None)
         return failed or ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])
 
-    return _gather([(_ask(call, driver, request), request) for driver in call.node.groups.drivers()], call, merge)
+    gathered = _Gathered(call, merge)
+    for driver in call.node.groups.drivers():
+        gathered.add(_ask(call, driver, request), request)
+    return gathered.end()
 
 
 def _ask_each(
@@ -328,35 +331,45 @@ def _ask_each(
 def _ask_in_steps(
     call: Call, parts: Iterable[tuple[str, Any]], merge: Callable[[list[Any]], Any], per_step: int
 ) -> Generator[None, None, Reply]:
-    asked = []
+    gathered = _Gathered(call, merge)
     for number, (group_id, request) in enumerate(parts, 1):
         try:
             answer = _ask(call, call.node.groups.driver_of(group_id), request)
         except KafkaError as error:
             answer = Later()
             answer.resolve(error)
-        asked.append((answer, request))
+        gathered.add(answer, request)
         if not number % per_step:
             yield
-    return _gather(asked, call, merge)
+    return gathered.end()
 
 
-def _gather(asked: list[tuple[Later, Any]], call: Call, merge: Callable[[list[Any]], Any]) -> Reply:
-    """After the last answer, merge the answers in the order of the requests."""
-    left = len(asked)
-    if not left:
-        return merge([])
-    whole = Later()
+class _Gathered:
+    """The answers to parts of a request, which are merged after the last one in the order of the parts."""
 
-    def arrived(_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            whole.resolve(merge([said(answer.value, request) for answer, request in asked]))
+    def __init__(self, call: Call, merge: Callable[[list[Any]], Any]) -> None:
+        self._version, self._merge = call.version, merge
+        self._answers: list[Any] = []
+        #: The parts without an answer, and one more until all are asked.
+        self._left = 1
+        self._whole = Later()
 
-    def said(value: Any, request: Any) -> Any:
-        return failure(request, call.version, value) if isinstance(value, KafkaError) else value
+    def add(self, answer: Later, request: Any) -> None:
+        """Wait for the answer to one more part."""
+        self._left += 1
+        self._answers.append(None)
+        answer.then(partial(self._arrived, len(self._answers) - 1, request))
 
-    for answer, _ in asked:
-        answer.then(arrived)
-    return whole
+    def end(self) -> Later:
+        """The merged response; no part follows."""
+        self._count()
+        return self._whole
+
+    def _arrived(self, index: int, request: Any, value: Any) -> None:
+        self._answers[index] = failure(request, self._version, value) if isinstance(value, KafkaError) else value
+        self._count()
+
+    def _count(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._whole.resolve(self._merge(self._answers))

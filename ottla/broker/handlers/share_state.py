@@ -7,14 +7,19 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import KafkaError
 from ottla.share import answer
+from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
+
+#: About a millisecond.
+_PARTS_PER_STEP = 25
 
 
 def _error_response(request: Any, version: int, error: KafkaError) -> Any:
@@ -28,26 +33,38 @@ def _error_response(request: Any, version: int, error: KafkaError) -> Any:
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, error_response=_error_response)
 def share_state(call: Call, request: Any) -> Reply:
     """Pass each part to its coordinator; after the last answer, respond in the order of the request."""
-    parts = answer.split(request)
-    if not request.group_id or not all(topic.partitions for topic in request.topics):
-        parts = []
-    answers: list[Any] = [None] * len(parts)
-    left = len(parts)
-    later = Later()
+    return in_turns(call.connection, _ask_in_steps(call, request))
 
-    def answered(index: int, response: Any) -> None:
-        nonlocal left
-        key, part = parts[index]
+
+def _ask_in_steps(call: Call, request: Any) -> Generator[None, None, Reply]:
+    if not request.group_id or not all(topic.partitions for topic in request.topics):
+        return answer.merged(request, [])
+    answers: list[Any] = []
+    later = Later()
+    # The parts that are not answered, and one more until all are asked.
+    left = 1
+
+    def answered(index: int, key: SharePartitionKey, part: Any, response: Any) -> None:
         answers[index] = answer.failure(part, key, response) if isinstance(response, KafkaError) else response
+        arrived()
+
+    def arrived() -> None:
+        nonlocal left
         left -= 1
         if not left:
             later.resolve(answer.merged(request, answers))
 
-    for index, (key, part) in enumerate(parts):
+    for index, (key, part) in enumerate(answer.split(request)):
+        answers.append(None)
+        left += 1
+        done = partial(answered, index, key, part)
         try:
             driver = call.node.share_states.driver_of(key.text)
         except KafkaError as error:
-            answered(index, error)
+            done(error)
         else:
-            driver.ask(part, call.version, partial(answered, index))
-    return later if parts else answer.merged(request, [])
+            driver.ask(part, call.version, done)
+        if not (index + 1) % _PARTS_PER_STEP:
+            yield
+    arrived()
+    return later
