@@ -393,6 +393,25 @@ def test_the_last_directory_that_is_named_for_a_replica_counts() -> None:
     ]
 
 
+def test_many_moves_begin_in_steps() -> None:
+    to = Mock(return_value=NONE)
+    topics = [move.AlterReplicaLogDirTopic(name="t", partitions=list(range(5000)))]
+    call = called(log_dirs=Mock(move=to))
+    reply = alter_replica_log_dirs(
+        call, move.AlterReplicaLogDirsRequest(dirs=[move.AlterReplicaLogDir(path="/a", topics=topics)])
+    )
+    assert not to.called, "the names come first"
+    most = 0
+    while call.turns:
+        before = to.call_count
+        call.turns.pop(0)()
+        most = max(most, to.call_count - before)
+    assert (to.call_count, most) == (5000, 20)
+    assert isinstance(reply, Later)
+    (result,) = reply.value.results
+    assert [each.partition_index for each in result.partitions] == list(range(5000))
+
+
 # ---- the quorum, and what is offered
 
 

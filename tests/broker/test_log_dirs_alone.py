@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker.partitions import preferred_directories
 from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.broker.partitions.preferred_directories import PreferredDirectories
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.metadata.feature import DIRECTORIES_FROM
 
@@ -16,9 +20,28 @@ _HERE, _THERE = Uuid(b"h" * 16), Uuid(b"t" * 16)
 
 
 def test_a_directory_that_was_asked_for_beforehand_is_used_once_and_only_if_it_still_works() -> None:
-    dirs: Any = SimpleNamespace(_store=SimpleNamespace(directories=["/a"]), _preferred={_ONE: "/a", _TWO: "/failed"})
+    preferred = PreferredDirectories()
+    for tp, path in ((_ONE, "/a"), (_TWO, "/failed")):
+        preferred.prefer(tp, path)
+    dirs: Any = SimpleNamespace(_store=SimpleNamespace(directories=["/a"]), _preferred=preferred)
     assert LogDirs.preferred(dirs, [_ONE, _TWO, _THREE]) == {_ONE: "/a"}
     assert LogDirs.preferred(dirs, [_ONE, _TWO]) == {}
+
+
+def test_directories_for_partitions_that_never_come_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preferred_directories, "_WISHES_MAX", 2)
+    find = Mock(side_effect=KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    leadership = SimpleNamespace(hosted={}, find=find)
+    dirs: Any = SimpleNamespace(
+        _runtime=None,
+        _store=SimpleNamespace(future=lambda _: None, directories=["/a", "/b"]),
+        _leadership=lambda: leadership,
+        _preferred=PreferredDirectories(),
+    )
+    for tp, path in ((_ONE, "/a"), (_TWO, "/a"), (_ONE, "/b"), (_THREE, "/a")):
+        assert LogDirs._move(dirs, tp, path) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(dirs._preferred) == 2
+    assert LogDirs.preferred(dirs, [_ONE, _TWO, _THREE]) == {_ONE: "/b", _THREE: "/a"}, "the oldest is gone"
 
 
 @pytest.mark.parametrize(

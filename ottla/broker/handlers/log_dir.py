@@ -6,9 +6,10 @@ KIPs: 113 both, 827 the volume's bytes, 1066 cordoned directories.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.reply import Reply, in_turns
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
@@ -28,27 +29,38 @@ from ottla.wire.api.describe_log_dirs import (
 )
 
 _log = logging.getLogger("ottla.broker")
+#: About a millisecond; each move that begins syncs a directory.
+_NAMES_PER_STEP = 2000
+_MOVES_PER_STEP = 20
 _Parts = dict[str, list[DescribeLogDirsPartition]]
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
-def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> Reply:
     """Start moving each partition; if a request names two directories for one, the last counts."""
-    wanted = {
-        TopicPartition(topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for tp, path in wanted.items():
+    return in_turns(call.connection, _move_in_steps(call, request))
+
+
+def _move_in_steps(
+    call: Call, request: AlterReplicaLogDirsRequest
+) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+    wanted: dict[TopicPartition, str] = {}
+    looked = 0
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted[TopicPartition(topic.name, index)] = directory.path
+                looked += 1
+                if not looked % _NAMES_PER_STEP:
+                    yield
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for number, (tp, path) in enumerate(wanted.items(), 1):
         code = call.node.log_dirs.move(tp, path)
-        results.setdefault(tp.topic, []).append(
-            AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code)
-        )
-    return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=parts) for name, parts in results.items()]
-    )
+        result = results.setdefault(tp.topic, AlterReplicaLogDirTopicResult(topic_name=tp.topic))
+        result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code))
+        if not number % _MOVES_PER_STEP:
+            yield
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.broker.partitions.copy_flush import CopyFlush
+from ottla.broker.partitions.preferred_directories import PreferredDirectories
 from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -81,8 +82,7 @@ class LogDirs:
         self._throttle = throttles.directories
         #: Leadership uses this object, too: it asks where logs may lie, and loses the partitions of a failed directory.
         self._leadership = leadership
-        #: Partition that is not here yet -> the directory in which to create it.
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred = PreferredDirectories()
         #: Partitions whose directory the controller may not know: newly led, moved, or changed in the metadata.
         self._unassigned: dict[TopicPartition, None] = {}
         #: The cordoned directories as last reported by a heartbeat; None before the first report.
@@ -95,9 +95,7 @@ class LogDirs:
 
     def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """Partition -> directory, as AlterReplicaLogDirs requested before the partition existed."""
-        online = self._store.directories
-        preferred = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
-        return {tp: path for tp, path in preferred.items() if path in online}
+        return self._preferred.take(partitions, self._store.directories)
 
     def cordoned(self) -> list[str]:
         """The directories that get no new partitions (`cordoned.log.dirs`, KIP-1066)."""
@@ -276,7 +274,7 @@ class LogDirs:
                 self._leadership().find(tp.topic, tp.partition)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                    self._preferred[tp] = path
+                    self._preferred.prefer(tp, path)
                 return error.code
         if future is None and store.directory_of(tp) != path:
             # A move before has left these, however it ended.
