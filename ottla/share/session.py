@@ -49,14 +49,23 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[Owner, ShareSession] = {}
+        #: Group -> the number of its members that have a session.
+        self._by_group: dict[str, int] = {}
 
     def begin(self, owner: Owner, partitions: Iterable[Key], connection: Hashable, sessions_max: int) -> ShareSession:
         """Open a session and replace the member's earlier one. Raises SHARE_SESSION_LIMIT_REACHED."""
-        self._sessions.pop(owner, None)
+        self._remove(owner)
         if len(self._sessions) >= sessions_max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[owner] = ShareSession(owner, partitions, connection)
+        self._by_group[owner[0]] = self.of_group(owner[0]) + 1
         return session
+
+    def _remove(self, owner: Owner) -> None:
+        if self._sessions.pop(owner, None) is not None:
+            left = self._by_group.pop(owner[0]) - 1
+            if left:
+                self._by_group[owner[0]] = left
 
     def find(self, owner: Owner) -> ShareSession:
         """The member's session. Raises SHARE_SESSION_NOT_FOUND."""
@@ -82,7 +91,7 @@ class ShareSessions:
     def end(self, owner: Owner) -> ShareSession:
         """Close and return the member's session."""
         session = self.find(owner)
-        del self._sessions[owner]
+        self._remove(owner)
         return session
 
     def holds(self, session: ShareSession) -> bool:
@@ -95,4 +104,4 @@ class ShareSessions:
 
     def of_group(self, group_id: str) -> int:
         """The number of a group's members that have a session."""
-        return sum(owner[0] == group_id for owner in self._sessions)
+        return self._by_group.get(group_id, 0)

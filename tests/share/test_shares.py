@@ -80,6 +80,61 @@ def test_the_end_of_a_partition_looks_at_its_own_share_partitions_only(monkeypat
     assert not shares._of_partition
 
 
+class _Looked(dict[Any, Any]):
+    """How often all of it was looked at."""
+
+    times = 0
+
+    def __iter__(self) -> Any:
+        self.times += 1
+        return super().__iter__()
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+def test_the_end_of_a_connection_looks_at_its_own_share_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client may have the sessions of 2,000 groups on one connection."""
+
+    class Leader:
+        def __init__(self, shares: Any, key: SharePartitionKey, partition: Any) -> None:
+            self.partition = partition
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: None
+
+    monkeypatch.setattr("ottla.broker.share.partitions.share_leader", SimpleNamespace(ShareLeader=Leader))
+    parts: Any = (None, None, None, None)
+    shares = Shares(*parts)
+    shares._leaders, shares.sessions._sessions = leaders, sessions = _Looked(), _Looked()
+    for number in range(50):
+        for member in ("m", "n"):
+            for connection in ("before", "here"):
+                shares.sessions.begin((f"g{number}", member), [(_ID, 0)], connection, 1000)
+        shares.lead(SharePartitionKey(f"g{number}", _ID, 0), parts[0])
+    shares.sessions.begin(("other", "m"), [(_ID, 0)], "elsewhere", 1000)
+    shares.lead(SharePartitionKey("other", _ID, 0), parts[0])
+    assert [shares.sessions.of_group(name) for name in ("g7", "other", "none")] == [2, 1, 0]
+    leaders.times = sessions.times = 0
+    shares.connection_closed("before")
+    assert len(leaders) == 51
+    shares.connection_closed("here")
+    assert [*leaders] == [SharePartitionKey("other", _ID, 0)]
+    assert (leaders.times, sessions.times) == (1, 2), "the look of this test, and one for each connection"
+    assert shares.sessions.of_group("g7") == 0
+    shares.connection_closed("elsewhere")
+    assert not shares._of_group and not shares._of_partition and not shares.sessions._by_group
+
+
+def test_a_member_that_may_have_no_session_any_more_has_none() -> None:
+    sessions = ShareSessions()
+    sessions.begin(("g", "m"), [], "connection", 1)
+    with pytest.raises(KafkaError, match="SHARE_SESSION_LIMIT_REACHED"):
+        sessions.begin(("g", "m"), [], "connection", 0)
+    assert sessions.of_group("g") == 0
+
+
 def test_a_session_has_what_its_requests_add_less_what_they_forget() -> None:
     sessions = ShareSessions()
     keys = [(_ID, index) for index in range(4)]

@@ -46,6 +46,8 @@ class Shares:
         self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
         #: (topic id, partition) -> the keys of its share partitions, one for each group.
         self._of_partition: dict[tuple[Uuid, int], list[share_state.SharePartitionKey]] = {}
+        #: Group -> the keys of its share partitions.
+        self._of_group: dict[str, dict[share_state.SharePartitionKey, None]] = {}
         #: Group with sessions -> settings; resolved on demand, cleared when settings change.
         self._settings: dict[str, GroupSettings] = {}
 
@@ -75,6 +77,7 @@ class Shares:
         if leader is None:
             leader = self._leaders[key] = share_leader.ShareLeader(self, key, partition)
             self._of_partition.setdefault((key.topic_id, key.partition), []).append(key)
+            self._of_group.setdefault(key.group_id, {})[key] = None
             leader.open()
         return leader
 
@@ -88,6 +91,10 @@ class Shares:
         keys.remove(key)
         if not keys:
             del self._of_partition[own]
+        of_group = self._of_group[key.group_id]
+        del of_group[key]
+        if not of_group:
+            del self._of_group[key.group_id]
         leader.close()
 
     def resign(self, partition: Partition) -> None:
@@ -119,7 +126,7 @@ class Shares:
                 leader.release(member_id)
         if not self.sessions.of_group(group_id):
             self._settings.pop(group_id, None)
-            call_each([partial(self.drop, key) for key in self._leaders if key.group_id == group_id])
+            call_each([partial(self.drop, key) for key in self._of_group.get(group_id, ())])
 
     def connection_closed(self, connection: Any) -> None:
         """End the sessions of this connection."""
