@@ -5,10 +5,9 @@ Rules:
 - Replies leave in the order of their requests, whatever the order in which they become ready (Kafka's protocol guide).
 - A frame longer than `socket.request.max.bytes`, or one that the broker cannot read, closes this connection only.
 - The connection stops reading from a peer that does not read its replies, or has more of them behind one that is not
-  ready, at `UNSENT_BYTES_MAX` or `PENDING_REPLIES_MAX`.
-- When a peer sends many requests at once, the connection handles a slice of them and then yields to the others
-  (`Turns`): at most `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It reads nothing more from the peer
-  until all of them are handled.
+  ready, at `UNSENT_BYTES_MAX` (`UNSENT_BYTES_LITTLE` when all together have many) or `PENDING_REPLIES_MAX`.
+- A connection handles many requests that came at once in slices, and yields to the others in between (`Turns`): at most
+  `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It reads nothing more until all of them are handled.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.kernel.address import plain_address
-from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
+from ottla.net.memory import RECEIVE_BUFFER_BYTES, UNSENT_BYTES_MANY, ReceiveMemory
 from ottla.net.part import NO_REQUEST, FileRange, Part, PeerError, Slot
 from ottla.net.sent import SentMarks
 from ottla.net.turns import Turns
@@ -32,6 +31,7 @@ __all__ = ["RECEIVE_BUFFER_BYTES", "Connection", "FileRange", "Part", "PeerError
 _FRAME_BYTES_FIRST = (1 << 20) + (1 << 12)
 #: Apache Kafka reads no second request before it has answered the first; this bounds what pipelining costs.
 UNSENT_BYTES_MAX = 8 << 20
+UNSENT_BYTES_LITTLE = 64 << 10
 PENDING_REPLIES_MAX = 1000
 #: The work of one connection before it yields to the others.
 FRAMES_A_SLICE = 100
@@ -92,8 +92,7 @@ class Connection:
         self._reserved_bytes = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Part] = deque()
-        self._unsent_bytes = self._bytes_behind = 0
-        self._sent_of_first = 0
+        self._unsent_bytes = self._bytes_behind = self._sent_of_first = 0
         self._reading = True
         self._writing = False
         self._handling = False
@@ -256,9 +255,8 @@ class Connection:
         """Double the memory of a frame that is longer, and copy the frame's part of `spill` into it."""
         length = min(needed, max(2 * len(partial), self._partial_end + len(spill), 1 << 12))
         grown = self._memory.take(length, self._partial_end + len(spill))
-        length = len(grown)
         grown[: self._partial_end] = partial
-        taken = min(len(spill), length - self._partial_end)
+        taken = min(len(spill), len(grown) - self._partial_end)
         grown[self._partial_end : self._partial_end + taken] = spill[:taken]
         self._memory.give_back(partial)
         self._partial = grown
@@ -272,10 +270,8 @@ class Connection:
         return PeerError(f"a frame of {size} bytes; at most {self._frame_bytes_max} are taken")
 
     def _hand_over(self, frame: memoryview) -> None:
-        if self._slots:
-            waiting = self._slots[-1].superseded
-            if waiting is not None:
-                waiting(int.from_bytes(frame[:2], "big"))
+        if self._slots and (waiting := self._slots[-1].superseded) is not None:
+            waiting(int.from_bytes(frame[:2], "big"))
         slot = Slot(self)
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
@@ -341,6 +337,7 @@ class Connection:
         if self._slots and self._slots[0] is not slot:
             slot.bytes_behind = len(slot.parts[0]) if len(slot.parts) == 1 else sum(map(len, slot.parts))
             self._bytes_behind += slot.bytes_behind
+            self._memory.unsent_bytes += slot.bytes_behind
         if not self._handling and not self.closed:
             self.heard_at = self._now()
             self._send_ready()
@@ -350,6 +347,7 @@ class Connection:
         slots = self._slots
         if len(slots) == 1 and not self._out and self._send_single_reply(slots[0]):
             return
+        before = self._unsent_bytes + self._bytes_behind
         while slots and slots[0].ready:
             slot = slots.popleft()
             self._bytes_behind -= slot.bytes_behind
@@ -359,6 +357,7 @@ class Connection:
             if slot.on_queued is not None:
                 queued, slot.on_queued = slot.on_queued, None
                 queued()
+        self._memory.unsent_bytes += self._unsent_bytes + self._bytes_behind - before
         if self._out and not self._writing:
             self._write()
         elif self._close_when_sent and not self._out:
@@ -446,6 +445,7 @@ class Connection:
 
     def _drop(self, sent: int) -> None:
         self._unsent_bytes -= sent
+        self._memory.unsent_bytes -= sent
         if self._sent_marks is not None:
             self._sent_marks.sent(sent)
         sent += self._sent_of_first
@@ -466,8 +466,8 @@ class Connection:
         self._slots.clear()
 
     def _is_overloaded(self) -> bool:
-        bytes_waiting = self._unsent_bytes + self._bytes_behind
-        return bytes_waiting > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
+        bytes_max = UNSENT_BYTES_LITTLE if self._memory.unsent_bytes > UNSENT_BYTES_MANY else UNSENT_BYTES_MAX
+        return self._unsent_bytes + self._bytes_behind > bytes_max or len(self._slots) > PENDING_REPLIES_MAX
 
     def close(self, why: str) -> None:
         """Close this connection; drop the replies that are not sent."""
@@ -486,6 +486,7 @@ class Connection:
                 slot.superseded(NO_REQUEST)
         self._slots.clear()
         self._out.clear()
+        self._memory.unsent_bytes -= self._unsent_bytes + self._bytes_behind
         if self._sent_marks is not None:
             self._sent_marks.end()
         if self._partial is not None:

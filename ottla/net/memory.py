@@ -5,6 +5,7 @@ Rules:
 - The length that a peer claims cannot exhaust the memory: while little is lent, a frame gets its full size at once,
   which saves copies for producers of large batches; beyond `_GENEROUS_BYTES`, it gets about twice what has arrived.
 - Requests that wait for their turn are copied. When they are many, a read takes less.
+- Replies that peers do not read are counted. When they are many, a connection may have fewer of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _SPARE_FROM_BYTES = 1 << 16
 _SPARES_MAX = 2
 _GENEROUS_BYTES = 16 << 20
 _FRAME_BYTES_LEAST = 1 << 12
+#: Beyond these bytes of unsent replies each connection may have little of them.
+UNSENT_BYTES_MANY = 64 << 20
 
 
 class RequestMemory:
@@ -74,7 +77,7 @@ class ReceiveMemory:
     memory must be zeroed and mapped each time.
     """
 
-    __slots__ = ("_spares", "_whole", "held_bytes", "lent_bytes", "requests", "shared")
+    __slots__ = ("_spares", "_whole", "held_bytes", "lent_bytes", "requests", "shared", "unsent_bytes")
 
     def __init__(self, requests: RequestMemory | None = None) -> None:
         #: The limit of all listeners.
@@ -86,6 +89,8 @@ class ReceiveMemory:
         self.lent_bytes = 0
         #: Bytes of received requests that wait for their turn.
         self.held_bytes = 0
+        #: Bytes of replies that were not sent yet.
+        self.unsent_bytes = 0
 
     def take(self, size: int, sent: int = 0) -> memoryview:
         """Memory for a frame of `size` bytes, of which `sent` have arrived; it may be smaller than the frame."""

@@ -194,6 +194,36 @@ def test_replies_that_wait_for_an_earlier_one_are_held_within_the_bound_of_unsen
         assert not connection._is_overloaded() and connection._reading
 
 
+def test_many_peers_that_read_nothing_get_fewer_replies_each(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they have more unsent than a few connections may."""
+    monkeypatch.setattr(inbound, "UNSENT_BYTES_MANY", 8 << 20)
+    reply = bytes(1 << 18)
+    served.answer = lambda frame, slot: slot.fill([reply])
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(served.client()) for _ in range(10)]
+        served.until(lambda: len(served.listener.connections) == 10)
+        for sock in socks:
+            sock.send(framed(b"flood") * 200)
+        for _ in range(500):
+            turn(served)
+        unsent = sorted(connection._unsent_bytes for connection in served.listener.connections)
+        assert sum(unsent) <= (8 << 20) + 10 * (inbound.UNSENT_BYTES_LITTLE + 2 * len(reply))
+        assert served.listener.memory.unsent_bytes == sum(unsent)
+        # The peers that read are answered, whatever the others do.
+        got = 0
+
+        def read() -> bool:
+            nonlocal got
+            with contextlib.suppress(BlockingIOError):
+                got += len(socks[3].recv(1 << 20))
+            return got == 200 * len(reply)
+
+        served.until(read)
+        for connection in list(served.listener.connections):
+            connection.close("over")
+        assert served.listener.memory.unsent_bytes == 0
+
+
 def test_a_peer_whose_replies_were_awaited_is_read_again(served: Served) -> None:
     """More requests wait for their answers than a connection may have; when they have come, it goes on."""
     served.answer = lambda frame, slot: None
