@@ -13,12 +13,14 @@ from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReques
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.list_transactions import ListTransactionsRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
+from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.batch import CHECKED, assemble, build
 from ottla.wire.codec import Codec, compress
 from tests.abuse.served import Beside, Served, drain, drain_frame, frame, produced, send
@@ -102,6 +104,36 @@ def many_metadata_unread(served: Served, beside: Beside) -> None:
     served.create("wide", 5000)
     with served.raw() as sock:
         send(sock, frame(MetadataRequest(topics=None), 1) * 3000)
+        beside.wait_for(240)
+
+
+def metadata_behind_a_join(served: Served, beside: Beside) -> None:
+    """The member waits for another one of its group, and the answers behind its join take 130 MB."""
+    served.create("wide", 5000)
+
+    def join(member_id: str = "") -> JoinGroupRequest:
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"m")]
+        return JoinGroupRequest(
+            group_id="behind",
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+
+    with served.client() as first, served.raw() as sock:
+        joined = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        while joined.error_code:
+            first.ask(FindCoordinatorRequest(key="behind"), 3)
+            joined = first.ask(join(), 3)
+        first.ask(
+            SyncGroupRequest(
+                group_id="behind", generation_id=joined.generation_id, member_id=joined.member_id, assignments=[]
+            ),
+            2,
+        )
+        send(sock, frame(join(), 3) + frame(MetadataRequest(topics=None), 1) * 990)
         beside.wait_for(240)
 
 
@@ -343,7 +375,8 @@ QUICK: tuple[Probe, ...] = (
     *(claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, subscribed_patterns, tiny_records, fifty_floods),
 )
 SLOW: tuple[Probe, ...] = (
-    *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
+    *(many_metadata_unread, metadata_behind_a_join, absent_topics, many_coordinators, absent_offsets, wide_sessions),
+    *(bombs, slow_readers),
     *(long_names, idle_connections, refused_requests, slow_writers, reconnect_storm),
     *(guessed_passwords, renegotiations),
     *WIDE,

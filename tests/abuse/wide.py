@@ -7,14 +7,18 @@ from functools import cache
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import add_partitions_to_txn as add
+from ottla.wire.api import alter_replica_log_dirs as moves
 from ottla.wire.api import consumer_group_heartbeat as consumer
 from ottla.wire.api import delete_records as deletion
+from ottla.wire.api import describe_groups as description
 from ottla.wire.api import leave_group as leave
 from ottla.wire.api import offset_commit as commit
 from ottla.wire.api import offset_delete as removal
 from ottla.wire.api import offset_fetch as fetch
 from ottla.wire.api import offset_for_leader_epoch as epochs
+from ottla.wire.api import read_share_group_state as states
 from ottla.wire.api import txn_offset_commit as transactional
 from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
@@ -100,6 +104,21 @@ def _delete() -> deletion.DeleteRecordsRequest:
     return deletion.DeleteRecordsRequest(topics=topics, timeout_ms=1000)
 
 
+def _states() -> states.ReadShareGroupStateRequest:
+    partitions = [states.PartitionData(partition=each) for each in _INDEXES]
+    topics = [states.ReadStateData(topic_id=Uuid(b"i" * 16), partitions=partitions)]
+    return states.ReadShareGroupStateRequest(group_id="wide", topics=topics)
+
+
+def _move() -> moves.AlterReplicaLogDirsRequest:
+    topics = [moves.AlterReplicaLogDirTopic(name="good", partitions=[*_INDEXES])]
+    return moves.AlterReplicaLogDirsRequest(dirs=[moves.AlterReplicaLogDir(path="/elsewhere", topics=topics)])
+
+
+def _describe() -> description.DescribeGroupsRequest:
+    return description.DescribeGroupsRequest(groups=[f"group-{each}" for each in _INDEXES])
+
+
 #: Name -> (the request, its version).
 _REQUESTS: dict[str, tuple[Callable[[], Any], int]] = {
     "one_partition_committed": (lambda: _commit([0] * _MANY), 8),
@@ -116,6 +135,9 @@ _REQUESTS: dict[str, tuple[Callable[[], Any], int]] = {
     "deleted_offsets": (_remove, 0),
     "ends_of_epochs": (_epochs, 3),
     "deleted_records": (_delete, 1),
+    "states_of_a_share_group": (_states, 0),
+    "moved_replicas": (_move, 2),
+    "described_groups": (_describe, 5),
 }
 
 
