@@ -19,12 +19,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata.topic_view import TopicStep
-from ottla.broker.partitions.copy_flush import CopyFlush
-from ottla.broker.partitions.preferred_directories import PreferredDirectories
 from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -42,17 +40,19 @@ if TYPE_CHECKING:
     from ottla.broker.controllers.controllers import Controllers
     from ottla.broker.limits.throttles import Throttles
     from ottla.broker.metadata.metadata_log import MetadataLog
+    from ottla.broker.partitions import copy_flush, preferred_directories
     from ottla.broker.partitions.flush import Flusher
     from ottla.broker.partitions.leadership import Leadership
     from ottla.broker.runtime import Runtime
     from ottla.log.directory.store import Store
     from ottla.wire.api import assign_replicas_to_dirs as assign
 else:
+    copy_flush = LazyModule("ottla.broker.partitions.copy_flush")
+    preferred_directories = LazyModule("ottla.broker.partitions.preferred_directories")
     assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
 _log = logging.getLogger("ottla.broker")
 _PIECE_BYTES = 1 << 20
-_UNFLUSHED = CopyFlush()
 _RETRY_SECONDS = 1.0
 _NAME_MAX = 255
 #: Length of the suffix of a future log: `.`, a unique id of 32 hexadecimal digits and `-future`.
@@ -82,16 +82,19 @@ class LogDirs:
         self._throttle = throttles.directories
         #: Leadership uses this object, too: it asks where logs may lie, and loses the partitions of a failed directory.
         self._leadership = leadership
-        self._preferred = PreferredDirectories()
         #: Partitions whose directory the controller may not know: newly led, moved, or changed in the metadata.
         self._unassigned: dict[TopicPartition, None] = {}
         #: The cordoned directories as last reported by a heartbeat; None before the first report.
         self._cordons: set[Uuid] | None = None
-        self._flushed: dict[TopicPartition, CopyFlush] = {}
+        self._flushed: dict[TopicPartition, copy_flush.CopyFlush] = {}
         #: The moves that are complete but for the swap -> whether the swap waits for the controller's word.
         self._announced: dict[TopicPartition, bool] = {}
 
     # ---- locations of logs
+
+    @cached_property
+    def _preferred(self) -> preferred_directories.PreferredDirectories:
+        return preferred_directories.PreferredDirectories()
 
     def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """Partition -> directory, as AlterReplicaLogDirs requested before the partition existed."""
@@ -313,7 +316,7 @@ class LogDirs:
             elif source.being_cleaned:
                 # The swaps of a running cleaner use the old log's files.
                 runtime.loop.call_later(_RETRY_SECONDS, again)
-            elif self._flushed.get(tp, _UNFLUSHED).is_far(future.size):
+            elif (self._flushed.get(tp) or copy_flush.CopyFlush()).is_far(future.size):
                 self._flush_beside(tp, future)
             elif (task := store.forgetting_task(tp)) or self._is_known(tp, move[1]):
                 task = task or store.arrival_task(tp)
@@ -337,8 +340,7 @@ class LogDirs:
             self._cancel(tp)
 
     def _flush_beside(self, tp: TopicPartition, future: Log) -> None:
-        """Flush a copy beside the loop, and go on with its move."""
-        clock, flushed = self._runtime.clock, self._flushed.setdefault(tp, CopyFlush())
+        clock, flushed = self._runtime.clock, self._flushed.setdefault(tp, copy_flush.CopyFlush())
 
         def done() -> None:
             flushed.end(clock.monotonic_ms())
