@@ -116,6 +116,8 @@ def test_a_reader_that_gets_nothing_for_so_long_ends(
     assert max(waits) <= poll_s
     why = "org.apache.kafka.common.errors.TimeoutException"
     assert capsys.readouterr().err == f"ERROR Error processing message, terminating consumer process: {why}\n"
+    _, _, waits = show(monkeypatch, quiet, **{"timeout-ms": 0})
+    assert waits == [0.0]
     _, _, waits = show(monkeypatch, quiet[:5])
     assert waits == [round(poll_s, 3)] * 6 + [-1]
 

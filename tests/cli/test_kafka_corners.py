@@ -127,6 +127,19 @@ def test_a_partition_whose_offset_is_not_known_is_skipped_with_its_reason() -> N
     assert said.err == f"Skip getting offsets for topic-partition t-1 due to error: {why}\n"
 
 
+@pytest.mark.parametrize(("words", "shown"), [((), "__i:0:7\nt:0:7\n"), (("--exclude-internal-topics",), "t:0:7\n")])
+def test_internal_topics_have_offsets_until_they_are_left_out(words: tuple[str, ...], shown: str) -> None:
+    client = Mock()
+    names = ("__i", "t")
+    client.list_topics.side_effect = lambda internal: [SimpleNamespace(name=name) for name in names[not internal :]]
+    parts = [SimpleNamespace(partition=0)]
+    client.describe_topics.side_effect = lambda names: Results(
+        {n: SimpleNamespace(partitions=parts) for n in names}, {}
+    )
+    client.list_offsets.side_effect = lambda asked: Results(dict.fromkeys(asked, ListedOffset(7, -1, None)), {})
+    assert run(get_offsets, "kafka-get-offsets", client, *words) == (0, shown, "")
+
+
 # ---- records of coordinators
 
 

@@ -208,9 +208,30 @@ def test_a_group_that_does_not_read_a_topic_is_not_reset_to_it() -> None:
     assert said == (0, "\nError: One or more topics are not part of the group 'app'.\n" + table(), "")
 
 
+@pytest.mark.parametrize(
+    ("topic", "why"), [("in:7", 'The partitions "in-7" do not exist'), ("in", 'The partitions "in-1" have no leader')]
+)
+def test_an_input_topic_is_reset_where_all_partitions_are_there_with_a_leader(topic: str, why: str) -> None:
+    client = empty()
+    parts = (partition(0, 1, "1", "1"), partition(1, None, "1", "1"))
+    client.describe_topics.side_effect = lambda names: Results(
+        dict.fromkeys(names, TopicDescription("in", ID, internal=False, partitions=parts)), {}
+    )
+    said = reset(client, "--input-topic", topic, "--to-earliest", "--execute")
+    assert said.out == f"\nError: Executing streams group command failed due to {why}\n"
+    client.alter_group_offsets.assert_not_called()
+
+
 def test_a_group_with_members_is_not_reset() -> None:
     said = reset(empty("Stable"), "--all-input-topics", "--to-earliest", "--execute")
     assert "Assignments can only be reset if the group 'app' is inactive, but the current state is Stable." in said.out
+
+
+def test_no_groups_are_reset_to_nothing() -> None:
+    client = empty()
+    client.list_groups.return_value = []
+    words = ("--reset-offsets", "--all-groups", "--all-input-topics", "--to-earliest", "--dry-run")
+    assert run(client, *words) == (0, "\n", "")
 
 
 def test_a_group_that_is_gone_is_reset_and_other_errors_end_the_tool() -> None:

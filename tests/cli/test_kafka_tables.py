@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -274,6 +275,30 @@ def test_members_are_shown_with_what_some_of_them_have() -> None:
     assert (titles[2], titles[-1]) == ("GROUP-INSTANCE-ID", "UPGRADED")
     assert (first[-1], second[2], second[-1]) == ("true", "i", "false")
     assert second[5:10] == ["0", "-", "-", "-", "-"]
+
+
+def test_columns_are_as_wide_as_their_longest_cell_and_apaches_least_widths() -> None:
+    client = group(member("m1", ONE, epoch=3), committed={ONE: CommittedOffset(5, "", 2)}, assignment_epoch=7)
+    assert described(client, "--members", "--verbose").out == (
+        "\nGROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     CURRENT-EPOCH   "
+        "CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT   "
+        "\ng               m1              /h              c-m1            1               3               "
+        "t:0                  7               -                   \n"
+    )
+    assert described(client).out == (
+        "\nGROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             "
+        "CONSUMER-ID     HOST            CLIENT-ID"
+        "\ng               t               0          5               20              15              "
+        "m1              /h              c-m1\n"
+    )
+    topic, name, host = "t" * 30, "m" * 20, "/fd00:0:0:0:0:0:0:1"
+    wide = MemberDescription(name, name, f"c-{name}", host, (TopicPartition(topic, 0),))
+    for words in ((), ("--members",), ("--members", "--verbose"), ("--state",)):
+        titles, line = described(group(wide), *words).out.removeprefix("\n").splitlines()
+        # Each cell but those of numbers begins under its title.
+        for cell, title in ((topic, "TOPIC"), (name, "CONSUMER-ID"), (host, "HOST"), (f"c-{name}", "CLIENT-ID")):
+            assert title not in titles or line.index(cell) == titles.index(title)
+        assert len(re.split(" +", titles.strip())) >= 5
 
 
 def test_groups_are_listed_by_state_and_type() -> None:

@@ -297,6 +297,20 @@ def test_the_metrics_of_a_client_are_a_table(
     )
 
 
+@pytest.mark.usefixtures("plain")
+def test_the_metrics_of_a_client_are_shown_on_request(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr("ottla.client.connection.metric.named", lambda _: {"count": 7})
+    heads = ["", "Metric Name                                               Value"]
+    for words in (("--print-metrics",), ()):
+        _, said = produce(monkeypatch, clock, [100], *words)
+        shown = [*heads, "producer-metrics:count:{client-id=perf-producer-client} : 7"] if words else []
+        assert said.out.splitlines()[1:] == shown
+        polls = [(100, records(1, HALF))]
+        _, lines = consume(monkeypatch, clock, polls, "--num-records", "1", "--hide-header", *words)
+        shown = [*heads, "consumer-metrics:count:{client-id=perf-consumer-client} : 7"] if words else []
+        assert lines[1:] == shown
+
+
 # ---- kafka-e2e-latency
 
 

@@ -62,10 +62,11 @@ def test_a_value_of_any_size_is_encoded_alike_alone_and_among_others(size: int, 
         assert found.key_size.tolist() == [1 if keyed else -1] * len(values)
 
 
+@pytest.mark.parametrize("size", [10, 100])
 @pytest.mark.parametrize("later", [64, 8_191, 8_192, 1_048_575, 1_048_576])
-def test_times_of_any_distance_are_read_alike(later: int) -> None:
+def test_times_of_any_distance_are_read_alike(later: int, size: int) -> None:
     """The first records' times are some milliseconds after the first one's, all others' at least `later`."""
-    values = [b"v" * 100, b"w" * 101] * 80
+    values = [b"v" * size, b"w" * (size + 1)] * 80
     times = [TIME + (number % 40 if number < 64 else later + number % 3) for number in range(160)]
     body = encoded_alike(values, times=times)
     assert (fields_alike(body, 160).timestamp_delta + TIME).tolist() == times
@@ -77,6 +78,16 @@ def test_a_key_of_any_size_is_encoded_alike(size: int) -> None:
     for keys in ([key], [key] * 40, [key, b"l" * (size + 1)] * 20, [None, key] * 2):
         body = encoded_alike([b"value"] * len(keys), keys)
         assert fields_alike(body, len(keys)).key_size.tolist() == [-1 if each is None else len(each) for each in keys]
+
+
+def test_a_key_is_not_taken_for_the_size_of_a_value() -> None:
+    """The first byte of each key, read as the size of a value, leads to the end of its record."""
+    # "d" is the varint of 50: the ten other bytes of the key, the size of the value, and the value. "f" is that of 51.
+    keys = [(b"d%010d" if number % 3 else b"f%010d") % number for number in range(100)]
+    values = [b"v" * (39 if number % 3 else 40) for number in range(100)]
+    found = fields_alike(encoded_alike(values, keys), 100)
+    assert found.key_size.tolist() == [11] * 100
+    assert found.value_size.tolist() == [len(value) for value in values]
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 4_097, 8_193, 16_385, 65_537])
@@ -198,4 +209,4 @@ def test_records_are_found_alike_however_their_zeros_are_searched(monkeypatch: p
         body = encoded_alike(values, times=[TIME + n // 3 for n in range(200)])
         found = fields_alike(body, len(values))
         assert found.value_size.tolist() == [len(each) for each in values]
-    assert sum(each is not None for each in located) >= 3
+    assert [each is not None for each in located] == [True] * 4

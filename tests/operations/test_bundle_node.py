@@ -215,6 +215,13 @@ def test_a_node_that_runs_tells_its_files_and_its_stacks(
     assert bundle.parts["node/log.txt"] == "named\n"
 
 
+def test_secrets_of_settings_that_are_refused_are_hidden_in_the_log(bundle: Any, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("num.partitions=many\nssl.key.password=pl4nted\n")
+    node.add_node(bundle, [], str(tmp_path / "server.properties"), None)
+    assert isinstance(bundle.parts["node/settings.json"], OttlaError)
+    assert bundle.mask.text("cannot read the key with pl4nted") == "cannot read the key with [hidden]"
+
+
 def test_settings_that_name_no_directory_are_told(bundle: Any, tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("num.partitions=many\n")
     node.add_node(bundle, [], str(tmp_path / "server.properties"), None)
