@@ -229,12 +229,17 @@ def test_a_file_that_is_gone_or_wrong_chooses_no_server(
 def test_processes_are_found_with_and_without_proc(proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not proc:
         monkeypatch.setattr(server_stop, "_PROCESSES", "/nowhere")
-    with subprocess.Popen(["sleep", "30"]) as sleeper:
+    with subprocess.Popen(["cat", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None and reader.stdout is not None
         try:
+            # Popen may return before /proc shows the command line; a program that answers has one.
+            reader.stdin.write(b"x")
+            reader.stdin.flush()
+            assert reader.stdout.read(1) == b"x"
             found = {process.pid: process for process in server_stop.processes()}
         finally:
-            sleeper.kill()
-    assert found[sleeper.pid] == Process(sleeper.pid, ("sleep", "30"), os.getcwd())
+            reader.kill()
+    assert found[reader.pid] == Process(reader.pid, ("cat", "-"), os.getcwd())
     assert os.getpid() not in found
 
 
