@@ -142,8 +142,6 @@ class _Reading:
         offsets, summaries = {}, []
         for partition, batch in parts.items():
             counted = batch if self._most < 0 else batch[: self._most - self._count]
-            if not counted:
-                continue
             offsets[partition] = counted[-1].offset + 1
             summaries.append(
                 {
