@@ -128,6 +128,23 @@ def test_what_is_typed_is_written_line_by_line(bootstrap: str, topic: str) -> No
     assert sorted(consume(bootstrap, topic, "--from-beginning", "-e").out.split()) == ["hello", "world"]
 
 
+def test_nothing_is_asked_for_when_there_is_no_topic(bootstrap: str, topic: str) -> None:
+    missing = f"{topic}_2"
+    typed = on_terminal("produce", missing, typed=[(f"{missing}> ", b"\x04")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert typed.code == 1
+    assert f"there is no topic {missing}" in typed.out and f"{missing}> " not in typed.out
+
+
+def test_stdin_goes_before_a_file_with_the_name_of_the_topic(
+    bootstrap: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / topic).touch()
+    words = ["import", "-b", bootstrap, "-", topic, "--format", "csv", "--dry-run", "--json"]
+    said = Said(*run("ottla", words, "id\n1\n2\n", terminal=False))
+    assert (said.code, said.err) == (0, "") and said.json["records"] == 2
+
+
 def test_a_record_is_decorated_on_a_terminal(bootstrap: str, topic: str) -> None:
     produce(bootstrap, "key:value\n", topic, "-K", ":", "-p", "1", "-H", "name=content")
     shown = on_terminal("consume", topic, "--from-beginning", "-e", OTTLA_BOOTSTRAP_SERVERS=bootstrap)

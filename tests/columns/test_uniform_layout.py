@@ -188,6 +188,14 @@ def test_batches_of_one_layout_are_one_run() -> None:
     assert [(one.timestamp_delta, one.offset_delta) for one in run.spans] == [(0, 0), (0, 64)]
 
 
+def test_records_of_one_layout_may_differ_in_their_times() -> None:
+    shape = Shape(150, 100, None, 1_000, "", 1, 1, Codec.NONE, append_time=False)
+    body = batch(shape, 0)[HEADER_BYTES:]
+    run = run_of(np.frombuffer(body, dtype=np.uint8), body, 0, len(body), 150)
+    assert run is not None
+    assert [np.ravel(one.timestamp_delta).tolist() for one in run.spans] == [[*range(64)], [*range(64, 150)]]
+
+
 def test_batches_of_one_size_and_two_layouts_are_two_runs() -> None:
     data = b"".join(
         batch(Shape(40, value_size, 12 - value_size, 1_000, "", 0, 1, Codec.NONE, append_time=False), 0)

@@ -189,6 +189,7 @@ def test_each_node_that_lives_has_settings_loggers_features_and_metrics(monkeypa
     assert parts["settings/node-3-loggers.json"] == {"b": "secret", "metrics.listener": "[::]:99"}
     hidden, shown = parts["settings/node-3.json"]
     assert (hidden["name"], hidden["value"], shown["value"]) == ("b", HIDDEN, "[::]:99")
+    assert {name for name in parts if name.startswith("features/")} == {"features/node-3.json"}
     assert not any("node-4" in name for name in parts)
     assert ask.describe_cluster.call_args == call(include_fenced=True)
     asked = [each.args[0] for each in ask.describe_config.call_args_list]
