@@ -210,3 +210,33 @@ def test_records_are_found_alike_however_their_zeros_are_searched(monkeypatch: p
         found = fields_alike(body, len(values))
         assert found.value_size.tolist() == [len(each) for each in values]
     assert [each is not None for each in located] == [True] * 4
+
+
+@pytest.mark.parametrize(("size", "step"), [(10, 1), (10, 8_192), (100, 1)])
+def test_heads_of_records_without_keys_are_read_in_one_step(
+    monkeypatch: pytest.MonkeyPatch, size: int, step: int
+) -> None:
+    """Heads of at most eight bytes: two for the offset, three for the time and one for the size make eight."""
+    uniform_heads = field._uniform_heads
+    found = []
+
+    def watched(*args: Any) -> Any:
+        found.append(uniform_heads(*args))
+        return found[-1]
+
+    monkeypatch.setattr(field, "_uniform_heads", watched)
+    values = [b"v" * (size + number % 5) for number in range(200)]
+    body = encoded_alike(values, times=[TIME + (number >= 64) * step + number % 7 for number in range(200)])
+    fields = fields_alike(body, 200)
+    assert found == [fields]
+
+
+@pytest.mark.parametrize("first", [-64, -1, 5, 60])
+def test_offsets_that_begin_anywhere_are_read_alike(first: int) -> None:
+    """Records of two sizes whose offset deltas count up, but from another number than 0."""
+    records = []
+    for number in range(100):
+        value = b"v" * (20 + number % 2)
+        records.append(b"\0\0" + encode_varint(first + number) + b"\1" + encode_varint(len(value)) + value + b"\0")
+    found = fields_alike(b"".join(encode_varint(len(record)) + record for record in records), 100)
+    assert found.offset_delta.tolist() == list(range(first, first + 100))
