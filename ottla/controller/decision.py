@@ -39,6 +39,13 @@ def check_size(records: Sequence[Any]) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
+def check_count(count: int) -> None:
+    """Raise POLICY_VIOLATION if a request asks for more changes than one batch may have records."""
+    if count > RECORDS_MAX:
+        why = f"The request asks for {count} changes, and one may have {RECORDS_MAX}: divide it."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+
+
 def message_or_none(error: KafkaError) -> str | None:
     """Return the message of an error; None if it has none."""
     return error.message or None

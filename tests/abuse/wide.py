@@ -9,7 +9,9 @@ from typing import Any
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.wire.api import add_partitions_to_txn as add
+from ottla.wire.api import alter_configs as configs
 from ottla.wire.api import alter_replica_log_dirs as moves
+from ottla.wire.api import alter_user_scram_credentials as scram
 from ottla.wire.api import consumer_group_heartbeat as consumer
 from ottla.wire.api import delete_records as deletion
 from ottla.wire.api import describe_groups as description
@@ -119,6 +121,22 @@ def _describe() -> description.DescribeGroupsRequest:
     return description.DescribeGroupsRequest(groups=[f"group-{each}" for each in _INDEXES])
 
 
+def _change() -> configs.AlterConfigsRequest:
+    # Of no type that there is: nobody needs a right for it.
+    resources = [configs.AlterConfigsResource(resource_type=99, resource_name=str(each)) for each in range(4 * _MANY)]
+    return configs.AlterConfigsRequest(resources=resources)
+
+
+def _credentials() -> scram.AlterUserScramCredentialsRequest:
+    upsertions = [
+        scram.ScramCredentialUpsertion(
+            name=str(each), mechanism=1, iterations=4096, salt=b"salt" * 4, salted_password=b"password" * 4
+        )
+        for each in _INDEXES
+    ]
+    return scram.AlterUserScramCredentialsRequest(upsertions=upsertions)
+
+
 #: Name -> (the request, its version).
 _REQUESTS: dict[str, tuple[Callable[[], Any], int]] = {
     "one_partition_committed": (lambda: _commit([0] * _MANY), 8),
@@ -138,6 +156,8 @@ _REQUESTS: dict[str, tuple[Callable[[], Any], int]] = {
     "states_of_a_share_group": (_states, 0),
     "moved_replicas": (_move, 2),
     "described_groups": (_describe, 5),
+    "changed_configs": (_change, 2),
+    "changed_credentials": (_credentials, 0),
 }
 
 

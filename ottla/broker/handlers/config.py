@@ -178,22 +178,25 @@ def change_error_response(
     request: alter.IncrementalAlterConfigsRequest, _: int, error: KafkaError
 ) -> alter.IncrementalAlterConfigsResponse:
     """The error for each resource."""
-    return alter.IncrementalAlterConfigsResponse(
-        responses=[
-            alter.AlterConfigsResourceResponse(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_code=error.code,
-                error_message=error.message or None,
-            )
-            for resource in request.resources
-        ]
-    )
+
+    def answer(
+        resource: alter.AlterConfigsResource, code: int, message: str | None
+    ) -> alter.AlterConfigsResourceResponse:
+        return alter.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=code,
+            error_message=message,
+        )
+
+    responses = controller.error_for_each(request.resources, answer, error)
+    return alter.IncrementalAlterConfigsResponse(responses=responses)
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=change_error_response)
 def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
     """Change loggers here, and forward all other changes to the controller."""
+    controller.check_changes(request)
     later = Later()
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
     others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
@@ -222,6 +225,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 @handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response)
 def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     """Forward the replacements of configs, except those that this node must refuse."""
+    controller.check_changes(request)
     later = Later()
     refused: list[legacy.AlterConfigsResourceResponse] = []
     duplicates = duplicates_of(map(_named, request.resources))

@@ -9,17 +9,19 @@ request gets KAFKA_STORAGE_ERROR.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.broker.limits.quota import Mutations
-from ottla.controller.decision import unlimited
+from ottla.controller.decision import check_count, unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import ApiKey
 from ottla.wire.api import create_topics as creation
+from ottla.wire.compile import deferred
 
 if TYPE_CHECKING:
     from ottla.wire.api import alter_client_quotas as quotas
@@ -37,111 +39,130 @@ else:
     deletion = LazyModule("ottla.wire.api.delete_topics")
     election = LazyModule("ottla.wire.api.elect_leaders")
 
+T = TypeVar("T")
+R = TypeVar("R")
 _ELECTION_ERROR_FROM = 1
 #: The versions from which a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), by the name of the request.
 _STRICT_FROM = {"CreateTopicsRequest": 6, "DeleteTopicsRequest": 5, "CreatePartitionsRequest": 3}
+
+
+#: The fields with what a request changes, by the name of the request; a topic with partitions counts as these.
+_CHANGES = {
+    "CreateTopicsRequest": ("topics",),
+    "DeleteTopicsRequest": ("topics", "topic_names"),
+    "CreatePartitionsRequest": ("topics",),
+    "AlterClientQuotasRequest": ("entries",),
+    "AlterUserScramCredentialsRequest": ("deletions", "upsertions"),
+    "ElectLeadersRequest": ("topic_partitions",),
+    "AlterPartitionReassignmentsRequest": ("topics",),
+    "AlterConfigsRequest": ("resources",),
+    "IncrementalAlterConfigsRequest": ("resources",),
+}
+
+
+def error_for_each(items: Collection[T], answer: Callable[..., R], error: KafkaError) -> list[R]:
+    """The error for each item: what `answer` makes of the item, the code and the message."""
+    return deferred(len(items), lambda: (answer(each, error.code, error.message or None) for each in items))
 
 
 def creation_error_response(
     request: creation.CreateTopicsRequest, _: int, error: KafkaError
 ) -> creation.CreateTopicsResponse:
     """The error for each topic."""
-    return creation.CreateTopicsResponse(
-        topics=[
-            creation.CreatableTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message or None, configs=None
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def answer(topic: creation.CreatableTopic, code: int, message: str | None) -> creation.CreatableTopicResult:
+        return creation.CreatableTopicResult(name=topic.name, error_code=code, error_message=message, configs=None)
+
+    return creation.CreateTopicsResponse(topics=error_for_each(request.topics, answer, error))
 
 
 def deletion_error_response(
     request: deletion.DeleteTopicsRequest, _: int, error: KafkaError
 ) -> deletion.DeleteTopicsResponse:
     """The error for each topic."""
-    named = request.topics or [deletion.DeleteTopicState(name=name) for name in request.topic_names]
-    return deletion.DeleteTopicsResponse(
-        responses=[
-            deletion.DeletableTopicResult(
-                name=each.name, topic_id=each.topic_id, error_code=error.code, error_message=error.message or None
-            )
-            for each in named
-        ]
-    )
+
+    def answer(each: deletion.DeleteTopicState | str, code: int, message: str | None) -> deletion.DeletableTopicResult:
+        named = deletion.DeleteTopicState(name=each) if isinstance(each, str) else each
+        return deletion.DeletableTopicResult(
+            name=named.name, topic_id=named.topic_id, error_code=code, error_message=message
+        )
+
+    named = request.topics or request.topic_names
+    return deletion.DeleteTopicsResponse(responses=error_for_each(named, answer, error))
 
 
 def growth_error_response(
     request: partitions.CreatePartitionsRequest, _: int, error: KafkaError
 ) -> partitions.CreatePartitionsResponse:
     """The error for each topic."""
-    return partitions.CreatePartitionsResponse(
-        results=[
-            partitions.CreatePartitionsTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message or None
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def answer(
+        topic: partitions.CreatePartitionsTopic, code: int, message: str | None
+    ) -> partitions.CreatePartitionsTopicResult:
+        return partitions.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+
+    return partitions.CreatePartitionsResponse(results=error_for_each(request.topics, answer, error))
 
 
 def change_error_response(
     request: configs.AlterConfigsRequest, _: int, error: KafkaError
 ) -> configs.AlterConfigsResponse:
     """The error for each resource."""
-    return configs.AlterConfigsResponse(
-        responses=[
-            configs.AlterConfigsResourceResponse(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_code=error.code,
-                error_message=error.message or None,
-            )
-            for resource in request.resources
-        ]
-    )
+
+    def answer(
+        resource: configs.AlterConfigsResource, code: int, message: str | None
+    ) -> configs.AlterConfigsResourceResponse:
+        return configs.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=code,
+            error_message=message,
+        )
+
+    return configs.AlterConfigsResponse(responses=error_for_each(request.resources, answer, error))
 
 
 def quotas_error_response(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
     """The error for each entity."""
-    return quotas.AlterClientQuotasResponse(
-        entries=[
-            quotas.ResponseEntryData(
-                error_code=error.code, error_message=error.message or None, entity=list(entry.entity)
-            )
-            for entry in request.entries
-        ]
-    )
+
+    def answer(entry: quotas.RequestEntryData, code: int, message: str | None) -> quotas.ResponseEntryData:
+        return quotas.ResponseEntryData(error_code=code, error_message=message, entity=list(entry.entity))
+
+    return quotas.AlterClientQuotasResponse(entries=error_for_each(request.entries, answer, error))
 
 
 def credentials_error_response(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
     """The error for each user."""
-    users = dict.fromkeys(
-        [each.name for each in request.deletions] + [upsertion.name for upsertion in request.upsertions]
-    )
-    return scram.AlterUserScramCredentialsResponse(
-        results=[
-            scram.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message or None)
-            for user in users
-        ]
-    )
+
+    def answer(user: str, code: int, message: str | None) -> scram.AlterUserScramCredentialsResult:
+        return scram.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+    users = dict.fromkeys([each.name for some in (request.deletions, request.upsertions) for each in some])
+    return scram.AlterUserScramCredentialsResponse(results=error_for_each(users, answer, error))
 
 
 def election_error_response(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
     """The error for each partition."""
-    results = [
-        election.ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[
-                election.PartitionResult(partition_id=index, error_code=error.code, error_message=words(error))
-                for index in topic.partitions
-            ],
-        )
-        for topic in request.topic_partitions or ()
-    ]
+
+    def answer(index: int, code: int, _: str | None) -> election.PartitionResult:
+        return election.PartitionResult(partition_id=index, error_code=code, error_message=words(error))
+
+    def answers(topic: election.TopicPartitions, _: int, __: str | None) -> election.ReplicaElectionResult:
+        results = error_for_each(topic.partitions, answer, error)
+        return election.ReplicaElectionResult(topic=topic.topic, partition_result=results)
+
     return election.ElectLeadersResponse(
-        error_code=error.code if version >= _ELECTION_ERROR_FROM else 0, replica_election_results=results
+        error_code=error.code if version >= _ELECTION_ERROR_FROM else 0,
+        replica_election_results=error_for_each(request.topic_partitions or (), answers, error),
     )
+
+
+def check_changes(request: Any) -> None:
+    """Raise POLICY_VIOLATION if a request asks for more than a batch may have records: it is decided in one step."""
+    for field in _CHANGES.get(type(request).__name__, ()):
+        items = getattr(request, field) or ()
+        divided = items and hasattr(items[0], "partitions")
+        check_count(sum(len(each.partitions) for each in items) if divided else len(items))
 
 
 def mutations_of(call: Call, request: Any) -> Mutations | None:
@@ -166,6 +187,7 @@ def mutations_of(call: Call, request: Any) -> Mutations | None:
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Later:
     """Pass the request to the active controller, and answer once the created topics can be used here."""
+    check_changes(request)
     node, later = call.node, Later()
     mutations = mutations_of(call, request)
 
