@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.abuse.every import wide_requests
 from tests.abuse.probe import PREPARE, QUICK, SECURED, SLOW, Probe
-from tests.abuse.served import BYTES_MAX, KEPT_MIN, SECONDS_MAX, Served, good_client
+from tests.abuse.served import BYTES_MAX, KEPT_MIN, SECONDS_MAX, Served, drain_frame, good_client, send
 
 _CALM_ANSWERS = 60
+#: The elements of a wide request.
+_MANY = 50_000
 #: On a machine that others use. Before slices, turns and bounds the same probes took seconds to minutes at rest.
 _TIMES_CALM, _BUSY_SECONDS_MAX = 10, 2.0
 
@@ -62,3 +65,21 @@ def test_a_probe_costs_others_less_than_a_quarter_of_a_second(probe: Probe) -> N
     assert kept >= KEPT_MIN, f"the good client kept {kept:.0%} of its rate"
     assert worst < SECONDS_MAX, f"{worst:.3f} s beside the attack, {calm:.3f} s in calm"
     assert peak < BYTES_MAX, f"{peak >> 20} MiB"
+
+
+@pytest.mark.abuse
+@pytest.mark.timeout(1200)
+def test_a_wide_request_of_any_api_costs_others_less_than_a_quarter_of_a_second() -> None:
+    slow: dict[str, str] = {}
+    with Served() as served, good_client(served) as beside:
+        for name, request in wide_requests(_MANY):
+            before = len(beside.seconds)
+            with served.raw() as sock:
+                send(sock, request)
+                drain_frame(sock)
+            beside.wait_for(3)
+            worst = max(beside.seconds[before:])
+            print(f"{name}: {worst * 1000:.0f} ms")
+            if worst >= SECONDS_MAX:
+                slow[name] = f"{worst:.3f} s"
+    assert not slow
