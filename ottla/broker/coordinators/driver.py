@@ -123,9 +123,9 @@ class Driver(ABC, Generic[M]):
 
     def pieces(self) -> Iterator[list[Batch]]:
         """The batches of the log in pieces, up to its end at that time."""
-        log = self.partition.log
-        offset = log.start_offset
-        while offset < log.end_offset and not log.closed:
+        offset = self.partition.log.start_offset
+        # A move to another directory may have replaced the log since the last piece.
+        while offset < (log := self.partition.log).end_offset and not log.closed:
             # Retention may have moved the log start since the last piece.
             offset = max(offset, log.start_offset)
             data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
