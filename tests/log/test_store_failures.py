@@ -455,7 +455,7 @@ def test_strays_that_cannot_be_closed_or_moved_hold_up_no_others(monkeypatch: py
 
 
 def test_the_old_log_of_a_move_whose_disk_is_full_is_removed_later_unless_the_log_comes_back() -> None:
-    for comes_back in (False, True):
+    for comes_back, is_gone in ((False, False), (True, False), (True, True)):
         disk = _disk(a="one", b="one")
         store = _open(disk, "/a", "/b")
         _write(store, "t", 3)
@@ -481,6 +481,9 @@ def test_the_old_log_of_a_move_whose_disk_is_full_is_removed_later_unless_the_lo
             move(path=there)
         disk.rename = rename  # type: ignore[method-assign]
         (old,) = store.unrenamed()
+        if is_gone:
+            # An administrator in need of space has removed it.
+            disk.remove_tree(old.path)
         if comes_back:
             move(path=here)
         store.rename_again(old, 2)

@@ -162,8 +162,9 @@ class Moves(Checkpoints):
                 task()
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
-            self._unrenamed.pop(log_path, None)
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
+        # From here on this log has the name, also where an administrator had removed the old one.
+        self._unrenamed.pop(log_path, None)
         self._disk.rename(future.path, log_path)
         self._disk.sync_directory(directory.path)
         try:
