@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api.create_topics import CreatableTopic
+from ottla.wire.api.delete_topics import DeleteTopicState
 from ottla.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from ottla.wire.compile import Deferred
 from ottla.wire.schema import fields
@@ -123,3 +126,17 @@ def test_what_is_described_while_it_is_encoded_stays_so_behind_the_guard(denied:
     assert (made, len(told.results)) == (0, 3 + len(denied))
     names = ["1", "2", "3", *["resource_name1" for _ in denied]]
     assert [each.resource_name for each in told.results] == names
+
+
+def test_the_denials_of_many_topics_are_those_of_few() -> None:
+    """What is amended in each is amended in those that are made while they are encoded."""
+    for count in (3, _MANY):
+        names = [f"name-{number}" for number in range(count)]
+        scene = Scene(ApiKey.CREATE_TOPICS, None, "CREATE CLUSTER", *(f"CREATE TOPIC {name}" for name in names))
+        scene.request.topics = [CreatableTopic(name=name) for name in names]
+        assert [(each.name, each.configs) for each in scene.ask().topics] == [(name, []) for name in names]
+        hidden = (f"DESCRIBE TOPIC {name}" for name in names)
+        scene = Scene(ApiKey.DELETE_TOPICS, None, "DELETE CLUSTER", "DELETE TOPIC there", *hidden)
+        by_id = DeleteTopicState(name=None, topic_id=Uuid(b"1" * 16))
+        scene.request.topics = [by_id, *(DeleteTopicState(name=name) for name in names)]
+        assert [each.name for each in scene.ask().responses] == ["there", *names]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -141,6 +141,17 @@ def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any
         return response
 
     return amended(handler.function(call, kept), add)
+
+
+def each_amended(answers: list[Any], amend: Callable[[Any], None]) -> list[Any]:
+    """The answers, each changed by `amend`, also if they are created while they are encoded."""
+
+    def changed() -> Iterator[Any]:
+        for each in answers:
+            amend(each)
+            yield each
+
+    return deferred(len(answers), changed)
 
 
 def repetitions(asked: Iterable[Any]) -> set[Any]:

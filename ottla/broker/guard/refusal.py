@@ -8,6 +8,7 @@ from typing import Any
 from ottla.broker.call.handler import Handler
 from ottla.broker.call.reply import ErrorResponseBuilder
 from ottla.broker.guard.authorizer import CODES
+from ottla.broker.guard.parts import each_amended
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import standard
 from ottla.wire.api import ApiKey
@@ -63,8 +64,10 @@ def _join_group(request: Any, version: int, error: KafkaError, response: Any) ->
 
 
 def _create_topics(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    for topic in response.topics:
+    def hide(topic: Any) -> None:
         topic.configs = []
+
+    response.topics = each_amended(response.topics, hide)
 
 
 def _log_dirs(request: Any, version: int, error: KafkaError, response: Any) -> None:

@@ -13,7 +13,16 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import FAILED_UNANSWERED, NO_REPLY, Later, Reply, in_turns
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import PARTS_PER_STEP, amended, divided, joined, repetitions, split, with_field
+from ottla.broker.guard.parts import (
+    PARTS_PER_STEP,
+    amended,
+    divided,
+    each_amended,
+    joined,
+    repetitions,
+    split,
+    with_field,
+)
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -289,14 +298,16 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
             call, AclOperation.DELETE, AclResource.TOPIC, name
         )
 
+    def show(each: Any) -> None:
+        if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and each.topic_id != NO_UUID:
+            name = call.node.topic_name(each.topic_id)
+            shows = name is not None and authorizer.allows(
+                call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False
+            )
+            each.name = name if shows else None
+
     def amend(response: Any) -> Any:
-        for each in response.responses:
-            if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and each.topic_id != NO_UUID:
-                name = call.node.topic_name(each.topic_id)
-                shows = name is not None and authorizer.allows(
-                    call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False
-                )
-                each.name = name if shows else None
+        response.responses = each_amended(response.responses, show)
         return response
 
     return amended(split(handler, call, request, field, "responses", may, _DENIED), amend)
