@@ -39,10 +39,10 @@ def check_size(records: Sequence[Any]) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def check_count(count: int) -> None:
-    """Raise POLICY_VIOLATION if a request asks for more changes than one batch may have records."""
-    if count > RECORDS_MAX:
-        why = f"The request asks for {count} changes, and one may have {RECORDS_MAX}: divide it."
+def check_count(count: int, most: int = RECORDS_MAX) -> None:
+    """Raise POLICY_VIOLATION if a request asks for too many changes (default: than one batch may have records)."""
+    if count > most:
+        why = f"The request asks for {count} changes, and one may have {most}: divide it."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
 

@@ -72,10 +72,17 @@ CONTROLLER: dict[ApiKey, Any] = {
 }
 
 
+def _call(partitions: int = 0) -> Mock:
+    """The call of a request to a node that knows a topic of so many partitions."""
+    call = Mock(version=0)
+    call.node.image.topics = {"t": Mock(partitions=[None] * partitions)}
+    return call
+
+
 @pytest.mark.parametrize("handlers", [BROKER, CONTROLLER], ids=["broker", "controller"])
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_more_changes_than_records_are_refused_at_once(key: ApiKey, handlers: dict[ApiKey, Any]) -> None:
-    call = Mock(version=0)
+    call = _call()
     with pytest.raises(KafkaError) as refused:
         handlers[key](call, _requests(RECORDS_MAX + 1)[key])
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
@@ -85,11 +92,23 @@ def test_more_changes_than_records_are_refused_at_once(key: ApiKey, handlers: di
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_as_many_changes_as_records_are_not_refused(key: ApiKey) -> None:
-    controller.check_changes(_requests(RECORDS_MAX)[key])
+    controller.check_changes(_call(), _requests(RECORDS_MAX)[key])
 
 
 def test_an_election_of_all_partitions_is_not_refused() -> None:
-    controller.check_changes(election.ElectLeadersRequest(topic_partitions=None))
+    controller.check_changes(_call(), election.ElectLeadersRequest(topic_partitions=None))
+
+
+@pytest.mark.parametrize("handlers", [BROKER, CONTROLLER], ids=["broker", "controller"])
+@pytest.mark.parametrize("key", [ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS], ids=lambda key: key.name)
+def test_as_many_partitions_as_there_are_may_be_named_one_by_one(key: ApiKey, handlers: dict[ApiKey, Any]) -> None:
+    """Each stands alone, and Apache Kafka counts none that does not change."""
+    call = _call(RECORDS_MAX + 5)
+    with pytest.raises(KafkaError):
+        handlers[key](call, _requests(RECORDS_MAX + 6)[key])
+    assert not call.node.mock_calls
+    handlers[key](call, _requests(RECORDS_MAX + 5)[key])
+    assert call.node.mock_calls
 
 
 ERRORS: dict[ApiKey, Any] = {

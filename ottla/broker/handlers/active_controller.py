@@ -47,7 +47,7 @@ from ottla.wire.type import Malformed
 @handles(ApiKey.ASSIGN_REPLICAS_TO_DIRS, on=CONTROLLER)
 def decide(call: Call, request: Any) -> Later:
     """Pass the request to this node's controller, and answer once its records are committed."""
-    controller.check_changes(request)
+    controller.check_changes(call, request)
     later = Later()
     mutations = controller.mutations_of(call, request)
 
@@ -64,7 +64,7 @@ def decide(call: Call, request: Any) -> Later:
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=config.change_error_response, on=CONTROLLER)
 def change_at_controller(call: Call, request: Any) -> Later:
     """Change this process's loggers here, and have the controller decide on all other configs."""
-    controller.check_changes(request)
+    controller.check_changes(call, request)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers or isinstance(request, AlterConfigsRequest):
         return _decide_change(call, request)

@@ -196,7 +196,7 @@ def change_error_response(
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=change_error_response)
 def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
     """Change loggers here, and forward all other changes to the controller."""
-    controller.check_changes(request)
+    controller.check_changes(call, request)
     later = Later()
     loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
     others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
@@ -225,7 +225,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 @handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response)
 def alter_configs(call: Call, request: legacy.AlterConfigsRequest) -> Later:
     """Forward the replacements of configs, except those that this node must refuse."""
-    controller.check_changes(request)
+    controller.check_changes(call, request)
     later = Later()
     refused: list[legacy.AlterConfigsResourceResponse] = []
     duplicates = duplicates_of(map(_named, request.resources))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.broker.limits.quota import Mutations
-from ottla.controller.decision import check_count, unlimited
+from ottla.controller.decision import RECORDS_MAX, check_count, unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.lazy import LazyModule
@@ -46,18 +46,18 @@ _ELECTION_ERROR_FROM = 1
 _STRICT_FROM = {"CreateTopicsRequest": 6, "DeleteTopicsRequest": 5, "CreatePartitionsRequest": 3}
 
 
-#: The fields with what a request changes, by the name of the request; a topic with partitions counts as these.
+#: The fields with what a request changes, by the name of the request.
 _CHANGES = {
     "CreateTopicsRequest": ("topics",),
     "DeleteTopicsRequest": ("topics", "topic_names"),
     "CreatePartitionsRequest": ("topics",),
     "AlterClientQuotasRequest": ("entries",),
     "AlterUserScramCredentialsRequest": ("deletions", "upsertions"),
-    "ElectLeadersRequest": ("topic_partitions",),
-    "AlterPartitionReassignmentsRequest": ("topics",),
     "AlterConfigsRequest": ("resources",),
     "IncrementalAlterConfigsRequest": ("resources",),
 }
+#: The field with the topics of a request whose partitions stand alone, by its name: it may be many batches of records.
+_PARTITIONS = {"ElectLeadersRequest": "topic_partitions", "AlterPartitionReassignmentsRequest": "topics"}
 
 
 def error_for_each(items: Collection[T], answer: Callable[..., R], error: KafkaError) -> list[R]:
@@ -157,12 +157,19 @@ def election_error_response(request: election.ElectLeadersRequest, version: int,
     )
 
 
-def check_changes(request: Any) -> None:
-    """Raise POLICY_VIOLATION if a request asks for more than a batch may have records: it is decided in one step."""
-    for field in _CHANGES.get(type(request).__name__, ()):
-        items = getattr(request, field) or ()
-        divided = items and hasattr(items[0], "partitions")
-        check_count(sum(len(each.partitions) for each in items) if divided else len(items))
+def check_changes(call: Call, request: Any) -> None:
+    """Raise POLICY_VIOLATION if a request asks for more than a batch may have records: it is decided in one step.
+
+    One whose partitions stand alone may name as many as there are.
+    """
+    name = type(request).__name__
+    for field in _CHANGES.get(name, ()):
+        check_count(len(getattr(request, field)))
+    if name in _PARTITIONS:
+        named = sum(len(topic.partitions) for topic in getattr(request, _PARTITIONS[name]) or ())
+        if named > RECORDS_MAX:
+            known = sum(len(topic.partitions) for topic in call.node.image.topics.values())
+            check_count(named, max(RECORDS_MAX, known))
 
 
 def mutations_of(call: Call, request: Any) -> Mutations | None:
@@ -187,7 +194,7 @@ def mutations_of(call: Call, request: Any) -> Mutations | None:
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Later:
     """Pass the request to the active controller, and answer once the created topics can be used here."""
-    check_changes(request)
+    check_changes(call, request)
     node, later = call.node, Later()
     mutations = mutations_of(call, request)
 
