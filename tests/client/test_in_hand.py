@@ -192,3 +192,24 @@ def test_an_iteration_that_goes_on_beside_a_pause_loses_and_repeats_nothing() ->
             rest_of_two(consumer, records, found)
             number += 1
         assert number > 10
+
+
+def test_a_commit_by_another_thread_while_records_are_given_back_is_of_those_that_were_yielded() -> None:
+    with Consumer[bytes, bytes]("127.0.0.1:1") as consumer:
+        half = consumer._async
+        number, looked = 0, [True]
+        while looked:
+            of_one_and_two(consumer)
+            next(iter(consumer))
+            looked.clear()
+
+            def look(looked: list[bool] = looked) -> None:
+                looked.append(True)
+                # The other thread waits for the lock.
+                if not half._lock.locked():
+                    assert half._consumed() == {ONE: (1, -1, ""), TWO: (0, -1, "")}
+
+            with AtPoint(number, "consumer", look):
+                half.return_in_hand()
+            number += 1
+        assert number > 10

@@ -252,14 +252,18 @@ class RecordCalls:
 
     def return_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Move positions back to the records that an iteration has left, as by `break` (default: of all partitions)."""
-        starts = [
-            (partition, offset, None)
-            for partition, offset in starts_of(reversed(self.take_in_hand(partitions))).items()
-            # Not of a partition that was taken away and has come back since.
-            if (state := self._positions.get(partition)) is not None and state.position is not None
-        ]
+        if not self._in_hand:
+            return
+        # A commit by another thread finds the records in hand, or the positions moved back.
+        with self._lock:
+            starts = starts_of(reversed(self.take_in_hand(partitions)))
+            for partition, offset in starts.items():
+                state = self._positions.get(partition)
+                # Not of a partition that was taken away and has come back since.
+                if state is not None and state.position is not None:
+                    state.stop(offset, None)
         if starts:
-            self._give_back(starts)
+            self._fetcher.signal()
 
     def take_in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
         """Take out the records that an iteration has not yielded yet, the next one last (default: all partitions)."""
