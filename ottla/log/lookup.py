@@ -85,6 +85,9 @@ def offset_for_timestamp(log: "Log", timestamp: int, end_offset: int) -> Lookup:
                     return result if result[1] < end_offset else None
             return None
         except _SegmentsChanged:
+            if log.closed:
+                # A move to another directory has replaced it, or it is deleted. The client asks again.
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
             continue
 
 

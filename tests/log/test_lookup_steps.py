@@ -94,6 +94,21 @@ def test_a_look_up_whose_segment_goes_in_the_middle_begins_again(
     assert finish(steps) == expected[change]
 
 
+def test_a_look_up_whose_log_goes_in_the_middle_finds_not_nothing_but_an_error(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move to another directory has replaced it, or its topic is deleted."""
+    monkeypatch.setattr(lookup, "_BATCHES_PER_STEP", 2)
+    for number in range(6):
+        _append(log, 100 + number)
+    log.active.time_index.reset()
+    steps = offset_for_timestamp(log, 105, log.end_offset)
+    assert next(steps) is None
+    log.discard()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        finish(steps)
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_a_large_compressed_batch_is_unpacked_beside_the_loop(
     log: Log, codec: Codec, monkeypatch: pytest.MonkeyPatch
