@@ -111,6 +111,16 @@ def test_as_many_partitions_as_there_are_may_be_named_one_by_one(key: ApiKey, ha
     assert call.node.mock_calls
 
 
+@pytest.mark.parametrize("key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS], ids=lambda key: key.name)
+def test_as_many_configs_as_there_are_topics_may_be_named(key: ApiKey) -> None:
+    """MirrorMaker sets those of all topics, most of them to what they are: these need no records."""
+    call = Mock(version=0)
+    call.node.image.topics = dict.fromkeys(range(RECORDS_MAX + 5))
+    controller.check_changes(call, _requests(RECORDS_MAX + 5)[key])
+    with pytest.raises(KafkaError):
+        controller.check_changes(call, _requests(RECORDS_MAX + 6)[key])
+
+
 ERRORS: dict[ApiKey, Any] = {
     ApiKey.CREATE_TOPICS: controller.creation_error_response,
     ApiKey.DELETE_TOPICS: controller.deletion_error_response,

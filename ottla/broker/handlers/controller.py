@@ -53,9 +53,9 @@ _CHANGES = {
     "CreatePartitionsRequest": ("topics",),
     "AlterClientQuotasRequest": ("entries",),
     "AlterUserScramCredentialsRequest": ("deletions", "upsertions"),
-    "AlterConfigsRequest": ("resources",),
-    "IncrementalAlterConfigsRequest": ("resources",),
 }
+#: Requests that need no record for a config that stays as it is: MirrorMaker names all topics.
+_CONFIGS = ("AlterConfigsRequest", "IncrementalAlterConfigsRequest")
 #: The field with the topics of a request whose partitions stand alone, by its name: it may be many batches of records.
 _PARTITIONS = {"ElectLeadersRequest": "topic_partitions", "AlterPartitionReassignmentsRequest": "topics"}
 
@@ -160,12 +160,14 @@ def election_error_response(request: election.ElectLeadersRequest, version: int,
 def check_changes(call: Call, request: Any) -> None:
     """Raise POLICY_VIOLATION if a request asks for more than a batch may have records: it is decided in one step.
 
-    One whose partitions stand alone may name as many as there are.
+    One that need not have a record for each, or may have several batches, may name as many as there are.
     """
     name = type(request).__name__
     for field in _CHANGES.get(name, ()):
         check_count(len(getattr(request, field)))
-    if name in _PARTITIONS:
+    if name in _CONFIGS and len(request.resources) > RECORDS_MAX:
+        check_count(len(request.resources), max(RECORDS_MAX, len(call.node.image.topics)))
+    elif name in _PARTITIONS:
         named = sum(len(topic.partitions) for topic in getattr(request, _PARTITIONS[name]) or ())
         if named > RECORDS_MAX:
             known = sum(len(topic.partitions) for topic in call.node.image.topics.values())
