@@ -20,6 +20,7 @@ from ottla.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequestTopic,
 )
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.wire.compile import FEW, Deferred
 from tests.group.client import commit
 from tests.group.host import Host
 from tests.group.test_share_group import CLICKS, ORDERS, Sharer
@@ -143,6 +144,21 @@ def test_offsets_are_neither_set_nor_deleted_without_a_group_of_this_kind() -> N
     assert said == "Group g is not a share group."
     assert host.call(_deleted("orders", group_id="none"), 0).error_message == "Group none not found."
     assert (len(host.log), host.group(), host.share_calls) == (before, classic, [])
+
+
+@pytest.mark.parametrize("times", [2, FEW])
+def test_the_answer_about_many_topics_is_made_while_it_is_written(times: int) -> None:
+    host = Host()
+    unknown = [(f"none-{number}", (0,)) for number in range(times)]
+    said = host.call(_altered(*unknown, ("empty", ()), ("orders", (1, 9)), ("clicks", (0,))), 0).responses
+    assert isinstance(said, Deferred) == (times == FEW)
+    unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes = [(each.topic_name, [(part.partition_index, part.error_code) for part in each.partitions]) for each in said]
+    assert codes == [(name, [(0, unknown_topic)]) for name, _ in reversed(unknown)] + [
+        ("orders", [(1, 0), (9, unknown_topic)]),
+        ("clicks", [(0, 0)]),
+    ]
+    assert [each.topic_id for each in said][-3:] == [NO_UUID, ORDERS, CLICKS]
 
 
 def test_offsets_are_not_deleted_while_the_group_has_members() -> None:

@@ -20,6 +20,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import alter_share_group_offsets as alter
 from ottla.wire.api import delete_share_group_offsets as delete
+from ottla.wire.compile import deferred
 
 #: No start offset: `share.auto.offset.reset` decides.
 _UNSET_OFFSET = -1
@@ -150,59 +151,79 @@ def alter_share_offsets(context: CommandContext, call: Called) -> None:
     group = known or ShareGroup(request.group_id)
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-    response = alter.AlterShareGroupOffsetsResponse()
-    offsets: dict[Uuid, dict[int, int]] = {}
-    asked: dict[Uuid, NamedPartitions] = {}
-    for topic in request.topics:
-        answer, found = _alter_topic(context, topic)
-        if answer.topic_id == NO_UUID and not topic.partitions:
-            continue
-        # As in Apache Kafka, unknown topics come first.
-        response.responses.insert(0 if answer.topic_id == NO_UUID else len(response.responses), answer)
-        if found:
-            offsets[answer.topic_id] = found
-            asked[answer.topic_id] = NamedPartitions(topic.topic_name, frozenset(found))
-    if not asked:
-        if known is None and any(answer.topic_id != NO_UUID for answer in response.responses):
+    response, offsets = _altered(context, request.topics)
+    if not offsets:
+        if known is None and any(context.shard.topics.topic_id(topic.topic_name) for topic in request.topics):
             # As in Apache Kafka, a topic that exists makes the group, whatever is said of its partitions.
             _write_state_partitions(context, group)
-        context.answer(call.ticket, response)
+        context.answer(call.ticket, response({}))
         return
+    asked = {
+        topic_id: NamedPartitions(context.shard.topics.topic_name(topic_id) or _UNKNOWN_NAME, frozenset(each))
+        for topic_id, each in offsets.items()
+    }
     _note_requested(context, request.group_id, asked)
     _write_state_partitions(
         context, group, initializing=merge(group.initializing, asked), deleting=group.deleting - asked.keys()
     )
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
-        for topic in response.responses:
-            for partition in topic.partitions:
-                error = errors.get((topic.topic_id, partition.partition_index))
-                if error is not None and not partition.error_code:
-                    partition.error_code, partition.error_message = error.code, error.message or None
         finish_creation(later, request.group_id, asked, errors)
-        later.answer(call.ticket, response)
+        later.answer(call.ticket, response(errors))
 
     call_id = _register_call(context, answered, [call])
     context.after(InitializeShareState(call_id, request.group_id, group.epoch, offsets))
 
 
-def _alter_topic(
-    context: CommandContext, topic: alter.AlterShareGroupOffsetsRequestTopic
-) -> tuple[alter.AlterShareGroupOffsetsResponseTopic, dict[int, int]]:
-    """(the response part of one topic, the offsets to set)."""
-    topic_id = context.shard.topics.topic_id(topic.topic_name)
-    count = 0 if topic_id is None else context.shard.topics.partition_count(topic.topic_name)
-    answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or NO_UUID)
-    offsets = {}
-    for partition in topic.partitions:
-        result = alter.AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index)
-        if 0 <= partition.partition_index < count:
-            offsets[partition.partition_index] = partition.start_offset
-        else:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            result.error_message = _NO_TOPIC
-        answer.partitions.append(result)
-    return answer, offsets
+def _altered(
+    context: CommandContext, topics: Iterable[alter.AlterShareGroupOffsetsRequestTopic]
+) -> tuple[Callable[[StateErrors], alter.AlterShareGroupOffsetsResponse], dict[Uuid, dict[int, int]]]:
+    """(what makes the response, the offsets to set). The response to many topics is made while it is written."""
+    offsets: dict[Uuid, dict[int, int]] = {}
+    here: list[tuple[alter.AlterShareGroupOffsetsRequestTopic, Uuid, int]] = []
+    unknown: list[tuple[alter.AlterShareGroupOffsetsRequestTopic, Uuid, int]] = []
+    for topic in topics:
+        topic_id = context.shard.topics.topic_id(topic.topic_name)
+        if topic_id is None:
+            if topic.partitions:
+                unknown.append((topic, NO_UUID, 0))
+            continue
+        count = context.shard.topics.partition_count(topic.topic_name)
+        here.append((topic, topic_id, count))
+        found = {
+            each.partition_index: each.start_offset for each in topic.partitions if 0 <= each.partition_index < count
+        }
+        if found:
+            offsets[topic_id] = found
+    # As in Apache Kafka, unknown topics come first, the last one before the others.
+    unknown.reverse()
+    every = unknown + here
+
+    def response(errors: StateErrors) -> alter.AlterShareGroupOffsetsResponse:
+        answers = deferred(len(every), lambda: (_topic_answer(*each, errors) for each in every))
+        return alter.AlterShareGroupOffsetsResponse(responses=answers)
+
+    return response, offsets
+
+
+def _topic_answer(
+    topic: alter.AlterShareGroupOffsetsRequestTopic, topic_id: Uuid, count: int, errors: StateErrors
+) -> alter.AlterShareGroupOffsetsResponseTopic:
+    """The response part of one topic, which has so many partitions."""
+
+    def partition(index: int) -> alter.AlterShareGroupOffsetsResponsePartition:
+        answer = alter.AlterShareGroupOffsetsResponsePartition(partition_index=index)
+        if not 0 <= index < count:
+            answer.error_code, answer.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TOPIC
+        elif (topic_id, index) in errors:
+            error = errors[topic_id, index]
+            answer.error_code, answer.error_message = error.code, error.message or None
+        return answer
+
+    partitions = deferred(len(topic.partitions), lambda: (partition(each.partition_index) for each in topic.partitions))
+    return alter.AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions
+    )
 
 
 # -- deletion
