@@ -9,16 +9,16 @@ KIPs: 518 (states filter), 848, 1043 (error for a missing group), 1099 (member t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Generator, Iterable, Mapping
 from typing import Any
 
 from ottla.coordinator.contract import Called
 from ottla.group.consumer.target import preferred_assignor
 from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
-from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, ConsumerState
 from ottla.group.state.shard import CommandContext, Group
-from ottla.group.state.share import ShareGroup
-from ottla.group.state.streams import StreamsGroup
+from ottla.group.state.share import ShareGroup, ShareState
+from ottla.group.state.streams import StreamsGroup, StreamsState
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
@@ -40,6 +40,10 @@ from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroup
 
 #: From this version on a missing group is an error.
 _NOT_FOUND_FROM = 6
+#: A name of a filter that no group has.
+_NO_NAME = ""
+#: About a millisecond.
+_NAMES_PER_STEP = 5000
 
 
 def describe_groups(context: CommandContext, call: Called) -> None:
@@ -78,6 +82,20 @@ def _describe_member(member: ClassicMember, protocol: str | None) -> DescribedGr
     )
 
 
+def known_names(names: Iterable[str], known: Container[str]) -> Generator[None, None, list[str]]:
+    """The names of a filter without repetitions, as far as there is anything to find: each coordinator reads them.
+
+    One name stays for all others, as without a name everything passes.
+    """
+    found: dict[str, None] = {}
+    for number, name in enumerate(names, 1):
+        plain = name.strip().lower()
+        found[plain if plain in known else _NO_NAME] = None
+        if not number % _NAMES_PER_STEP:
+            yield
+    return [*found]
+
+
 def list_groups(context: CommandContext, call: Called) -> None:
     """Answer with the groups of this partition that pass the filters."""
     request: ListGroupsRequest = call.request
@@ -99,6 +117,16 @@ def list_groups(context: CommandContext, call: Called) -> None:
 def _names_of(state: str) -> set[str]:
     """The spellings of a state in a filter: Apache Kafka's brokers accept not_ready for NotReady."""
     return {state.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower()}
+
+
+#: The names that a filter of states or of types may have.
+STATES = frozenset(
+    name
+    for states in (ClassicState, ConsumerState, ShareState, StreamsState)
+    for state in states
+    for name in _names_of(state)
+)
+TYPES = frozenset({"classic", "consumer", "share", "streams"})
 
 
 def _kind_of(group: Group) -> str:

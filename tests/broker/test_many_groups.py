@@ -8,10 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.broker.handlers.group import delete_groups, describe, offset_fetch
+from ottla.broker.handlers.group import delete_groups, describe, list_groups, offset_fetch
+from ottla.group.description import STATES, TYPES
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -66,3 +68,53 @@ def test_a_group_whose_coordinator_is_not_here_or_ends_fails_alone(
         ("here", ErrorCode.NONE),
         ("ends", ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ]
+
+
+class _Lists:
+    """Two coordinators, which note what they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[ListGroupsRequest] = []
+
+    def drivers(self) -> list[Any]:
+        return [Mock(ask=self._ask), Mock(ask=self._ask)]
+
+    def _ask(self, request: ListGroupsRequest, version: int, answer: Callable[[Any], None], **client: Any) -> int:
+        self.asked.append(request)
+        answer(ListGroupsResponse(groups=[ListedGroup(group_id=f"g{len(self.asked)}")]))
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "passed"),
+    [
+        ([], [], ([], [])),
+        ([" STABLE", "stable", "not_ready", "NotReady"], ["Share"], (["stable", "not_ready", "notready"], ["share"])),
+        (["none", "other"], [""], ([""], [""])),
+        (["none", "Empty"], ["streams", "none", "x"], (["", "empty"], ["streams", ""])),
+    ],
+)
+def test_coordinators_are_asked_for_the_names_of_a_filter_that_there_are(
+    states: list[str], types: list[str], passed: tuple[list[str], list[str]]
+) -> None:
+    lists = _Lists()
+    call = called(5, groups=lists, authorizer=None)
+    reply = list_groups(call, ListGroupsRequest(states_filter=states, types_filter=types))
+    assert [each.group_id for each in reply.value.groups] == ["g1", "g2"], "answered in one step"
+    assert [(each.states_filter, each.types_filter) for each in lists.asked] == [passed, passed]
+
+
+@pytest.mark.parametrize("field", ["states_filter", "types_filter"])
+def test_a_long_filter_is_read_once_in_steps(field: str) -> None:
+    lists = _Lists()
+    call = called(5, groups=lists, authorizer=None)
+    reply = list_groups(call, ListGroupsRequest(**{field: [f"n{number}" for number in range(6000)]}))
+    assert lists.asked == [] and len(call.turns) == 1
+    assert len(done(reply, call).groups) == 2
+    assert [getattr(each, field) for each in lists.asked] == [[""], [""]]
+
+
+def test_every_state_and_type_is_known() -> None:
+    assert {"empty", "dead", "not_ready", "notready", "preparingrebalance", "preparing_rebalance"} < STATES
+    assert {"completing_rebalance", "assigning", "reconciling", "stable"} < STATES
+    assert {"classic", "consumer", "share", "streams"} == TYPES

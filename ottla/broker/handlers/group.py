@@ -21,6 +21,7 @@ from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
+from ottla.group.description import STATES, TYPES, known_names
 from ottla.group.failure import failure
 from ottla.group.selection import select
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -307,6 +308,13 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
 @handles(ApiKey.LIST_GROUPS, error_response=failure)
 def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
     """The groups of every coordinator on this node."""
+    return in_turns(call.connection, _list_groups(call, request))
+
+
+def _list_groups(call: Call, request: ListGroupsRequest) -> Generator[None, None, Later]:
+    states = yield from known_names(request.states_filter, STATES)
+    types = yield from known_names(request.types_filter, TYPES)
+    wanted = ListGroupsRequest(states_filter=states, types_filter=types)
 
     def merge(answers: list[ListGroupsResponse]) -> ListGroupsResponse:
         failed = next((answer for answer in answers if answer.error_code), None)
@@ -314,7 +322,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
 
     gathered = _Gathered(call, merge)
     for driver in call.node.groups.drivers():
-        gathered.add(_ask(call, driver, request), request)
+        gathered.add(_ask(call, driver, wanted), wanted)
     return gathered.end()
 
 
