@@ -119,7 +119,9 @@ class _Groups:
         assert group_id == "g"
         return SimpleNamespace(ask=lambda request, version, done, **client: self.asked.append((request, client, done)))
 
-    def heartbeat(self, monkeypatch: pytest.MonkeyPatch, authorizer: Any = None, **subtopology: Any) -> Any:
+    def heartbeat(
+        self, monkeypatch: pytest.MonkeyPatch, authorizer: Any = None, connection: Any = None, **subtopology: Any
+    ) -> Any:
         monkeypatch.setattr("ottla.broker.handlers.streams_group.check_enabled", lambda node, kind: None)
         call: Any = SimpleNamespace(
             node=SimpleNamespace(groups=self, authorizer=authorizer),
@@ -127,6 +129,7 @@ class _Groups:
             client_id="c",
             client_host="/h",
             principal="User:p",
+            connection=connection,
         )
         topology = heartbeat.Topology(epoch=1, subtopologies=[heartbeat.Subtopology(**subtopology)])
         return streams_group_heartbeat(call, heartbeat.StreamsGroupHeartbeatRequest(group_id="g", topology=topology))
@@ -162,6 +165,21 @@ def test_a_topology_with_a_name_that_cannot_be_is_refused(
         groups.heartbeat(monkeypatch, **{field: named})
     assert (refused.value.code, refused.value.message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, words)
     assert groups.asked == []
+
+
+def test_the_names_of_a_long_topology_are_checked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, turns = _Groups(), list[Any]()
+    connection = SimpleNamespace(pause=lambda: None, resume=lambda: None, closed=False)
+    connection.turns = SimpleNamespace(wait=turns.append)
+    sources = [f"n{number}" for number in range(2500)]
+    reply = groups.heartbeat(monkeypatch, connection=connection, source_topics=sources)
+    for _ in range(2):
+        assert groups.asked == []
+        turns.pop()()
+    ((_, _, done),) = groups.asked
+    response = heartbeat.StreamsGroupHeartbeatResponse()
+    done(StreamsHeartbeat(response, ()))
+    assert (reply.value, turns) == (response, [])
 
 
 def test_a_heartbeat_whose_group_lacks_topics_is_answered_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

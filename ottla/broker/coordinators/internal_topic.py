@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.group.topology.configuration import Status
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _FAILURES_MAX = 1_000
 _FAILURES_SHOWN = 3
 _BACKOFF_HEARTBEATS = 2
+#: About a millisecond.
+_NAMES_PER_STEP = 1000
 
 
 class InternalTopics:
@@ -99,27 +101,38 @@ def _request(topics: Sequence[InternalTopic]) -> CreateTopicsRequest:
     )
 
 
-def checked_names(topology: Topology) -> list[str]:
-    """All topics that a topology names, each once. STREAMS_INVALID_TOPOLOGY if a topology may not name one of them."""
-    names = dict.fromkeys(
-        name
-        for subtopology in topology.subtopologies
-        for name in (
-            *subtopology.source_topics,
-            *subtopology.repartition_sink_topics,
-            *(topic.name for topic in subtopology.repartition_source_topics),
-            *(topic.name for topic in subtopology.state_changelog_topics),
-        )
-    )
-    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+def checked_names(topology: Topology) -> Generator[None, None, list[str]]:
+    """All topics that a topology names, each once. STREAMS_INVALID_TOPOLOGY if a topology may not name one of them.
+
+    In steps: a client sends as many as it likes.
+    """
+    names: dict[str, None] = {}
+    prohibited: list[str] = []
+    illegal: list[str] = []
+    for number, name in enumerate(_names(topology), 1):
+        if name not in names:
+            names[name] = None
+            if name in INTERNAL_TOPICS:
+                prohibited.append(name)
+            elif not is_legal_name(name):
+                illegal.append(name)
+        if not number % _NAMES_PER_STEP:
+            yield
     if prohibited:
         text = f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
-    illegal = [name for name in names if not is_legal_name(name)]
     if illegal:
         text = f"Topic names {','.join(illegal)} are not valid topic names."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     return list(names)
+
+
+def _names(topology: Topology) -> Iterator[str]:
+    for subtopology in topology.subtopologies:
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        for topics in (subtopology.repartition_source_topics, subtopology.state_changelog_topics):
+            yield from (topic.name for topic in topics)
 
 
 def report_denied(response: StreamsGroupHeartbeatResponse, names: Sequence[str]) -> None:

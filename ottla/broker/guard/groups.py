@@ -84,10 +84,16 @@ def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any
 
 def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Describe on every topic of a topology whose names may be used. The handler checks who creates internal topics."""
-    if request.topology is not None:
-        for name in checked_names(request.topology):
-            authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
-    return handler.function(call, request)
+
+    def may(name: str) -> bool:
+        authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        return True
+
+    def work() -> Generator[None, None, Reply]:
+        yield from divided(call, (yield from checked_names(request.topology)), may)
+        return handler.function(call, request)
+
+    return handler.function(call, request) if request.topology is None else in_turns(call.connection, work())
 
 
 # ---- describing

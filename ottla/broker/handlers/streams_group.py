@@ -6,10 +6,10 @@ KIPs: 1071.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.group_protocol import STREAMS, check_enabled
 from ottla.broker.coordinators.internal_topic import checked_names, report_denied
 from ottla.group.event import StreamsHeartbeat
@@ -22,11 +22,19 @@ from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, error_response=failure)
-def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
+def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Reply:
     """Pass the heartbeat to its group's coordinator, then create missing internal topics."""
     check_enabled(call.node, STREAMS)
-    if request.topology is not None:
-        checked_names(request.topology)
+    return _ask(call, request) if request.topology is None else in_turns(call.connection, _check_and_ask(call, request))
+
+
+def _check_and_ask(call: Call, request: StreamsGroupHeartbeatRequest) -> Generator[None, None, Later]:
+    assert request.topology is not None
+    yield from checked_names(request.topology)
+    return _ask(call, request)
+
+
+def _ask(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
     groups = call.node.groups
     later = Later()
 
