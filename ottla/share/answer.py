@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.kernel.error import KafkaError
@@ -14,6 +14,7 @@ from ottla.wire.api import initialize_share_group_state as initialize
 from ottla.wire.api import read_share_group_state as read_state
 from ottla.wire.api import read_share_group_state_summary as read_summary
 from ottla.wire.api import write_share_group_state as write
+from ottla.wire.compile import deferred
 
 #: Request class -> the classes of the response, of its topics, and of their partitions.
 _CLASSES: dict[type, tuple[type, type, type]] = {
@@ -107,13 +108,34 @@ def split(request: Any) -> Iterator[tuple[SharePartitionKey, Any]]:
             yield key, kind(group_id=request.group_id, topics=[topic_part])
 
 
-def merged(request: Any, answers: Sequence[Any]) -> Any:
-    """Merge the responses to the parts of a request."""
+def merged(request: Any, topics: Mapping[Uuid, Sequence[Any]]) -> Any:
+    """The response with these results of partitions; many topics are created while it is written."""
     response, topic_class, _ = _CLASSES[type(request)]
-    topics: dict[Uuid, list[Any]] = {}
-    for answer in answers:
-        for topic in answer.results:
-            topics.setdefault(topic.topic_id, []).extend(topic.partitions)
+
+    def results() -> Iterator[Any]:
+        return (topic_class(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items())
+
+    return response(results=deferred(len(topics), results))
+
+
+def failed(request: Any, error: KafkaError) -> Any:
+    """The response with this error for every partition of the request."""
+    response, topic_class, partition = _CLASSES[type(request)]
+    indexes: dict[Uuid, list[int]] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            indexes.setdefault(topic.topic_id, []).extend(each.partition for each in topic.partitions)
+    code, message = error.code, words(error)
+
+    def results(asked: list[int]) -> list[Any]:
+        return deferred(
+            len(asked),
+            lambda: (partition(partition=index, error_code=code, error_message=message) for index in asked),
+        )
+
     return response(
-        results=[topic_class(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
+        results=deferred(
+            len(indexes),
+            lambda: (topic_class(topic_id=each, partitions=results(asked)) for each, asked in indexes.items()),
+        )
     )

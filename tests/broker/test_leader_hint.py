@@ -91,7 +91,7 @@ def test_a_member_of_a_share_group_is_told_the_leader_at_the_wrong_one() -> None
     response = share_fetch.ShareFetchResponse(
         responses=[share_fetch.ShareFetchableTopicResponse(topic_id=_ID, partitions=parts)]
     )
-    hint_to_share_member(_call(1), response, share_fetch.NodeEndpoint)
+    hint_to_share_member(_call(1), response, share_fetch.NodeEndpoint, [((_ID, 0), each) for each in parts])
     assert [each.current_leader.leader_id for each in parts][:2] == [2, 2]
     assert [each.current_leader.leader_epoch for each in parts][2:] == [0, 0]
     assert _nodes(response) == [_NODE]

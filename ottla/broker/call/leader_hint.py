@@ -5,11 +5,12 @@ A client with the hint need not ask for metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import fetch, produce
 
 _PRODUCE_FROM, _FETCH_FROM = 10, 16
@@ -36,13 +37,16 @@ def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | byt
         _hint(call, response, fetch.NodeEndpoint, name, data.partition_index, data.current_leader)
 
 
-def hint_to_share_member(call: Call, response: Any, endpoint: Callable[..., Any]) -> None:
-    """As `hint_to_consumer`, for ShareFetch and ShareAcknowledge; `endpoint` is their module's NodeEndpoint."""
-    for topic in response.responses:
-        for part in topic.partitions:
-            if part.error_code in _WRONG_LEADER:
-                name = call.node.topic_name(topic.topic_id)
-                _hint(call, response, endpoint, name, part.partition_index, part.current_leader)
+def hint_to_share_member(
+    call: Call, response: Any, endpoint: Callable[..., Any], parts: Iterable[tuple[tuple[Uuid, int], Any]]
+) -> None:
+    """As `hint_to_consumer`, for the parts of a response to ShareFetch or ShareAcknowledge.
+
+    `endpoint` is their module's NodeEndpoint.
+    """
+    for (topic_id, index), part in parts:
+        if part.error_code in _WRONG_LEADER:
+            _hint(call, response, endpoint, call.node.topic_name(topic_id), index, part.current_leader)
 
 
 def _hint(call: Call, response: Any, endpoint: Callable[..., Any], name: str | None, index: int, leader: Any) -> None:

@@ -32,6 +32,7 @@ from ottla.wire.api.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ottla.wire.compile import deferred
 
 _RENEW_FROM = 2
 _MEMBER_ID_MAX = 36
@@ -166,17 +167,22 @@ def _parsed(batches: Iterable[Any], version: int, renews: bool) -> list[Acknowle
 
 def _response(call: Call, group_id: str, outcomes: dict[Key, Outcome]) -> ShareAcknowledgeResponse:
     topics: dict[Uuid, list[PartitionData]] = {}
-    for (topic_id, index), outcome in outcomes.items():
-        data = PartitionData(partition_index=index)
+    parts: list[tuple[Key, PartitionData]] = []
+    for key, outcome in outcomes.items():
+        data = PartitionData(partition_index=key[1])
         if outcome is not None:
             data.error_code, data.error_message = outcome.code, outcome.message or None
-        topics.setdefault(topic_id, []).append(data)
+        topics.setdefault(key[0], []).append(data)
+        parts.append((key, data))
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=call.node.shares.settings_of(group_id).share_record_lock_duration_ms,
-        responses=[
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in topics.items()
-        ],
+        responses=deferred(
+            len(topics),
+            lambda: (
+                ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ),
+        ),
     )
-    hint_to_share_member(call, response, NodeEndpoint)
+    hint_to_share_member(call, response, NodeEndpoint, parts)
     return response

@@ -43,6 +43,7 @@ from ottla.wire.api.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.wire.compile import deferred
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -172,12 +173,15 @@ class _ShareFetchAnswer:
         response = ShareFetchResponse(
             throttle_time_ms=self._throttle_ms(parts.values()),
             acquisition_lock_timeout_ms=settings.share_record_lock_duration_ms,
-            responses=[
-                ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in topics.items()
-            ],
+            responses=deferred(
+                len(topics),
+                lambda: (
+                    ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in topics.items()
+                ),
+            ),
         )
-        hint_to_share_member(self._call, response, NodeEndpoint)
+        hint_to_share_member(self._call, response, NodeEndpoint, parts.items())
         self._later.resolve(response)
 
     def _throttle_ms(self, parts: Iterable[PartitionData]) -> int:

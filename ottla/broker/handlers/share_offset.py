@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply, in_turns
+from ottla.broker.call.reply import Later, Reply, Wait, in_turns
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.group.state.share import ShareGroup
 from ottla.kernel.error import KafkaError
@@ -34,6 +34,8 @@ from ottla.wire.api.describe_share_group_offsets import (
 _UNKNOWN_LAG = -1
 #: About a millisecond.
 _PARTITIONS_PER_STEP = 25
+#: More questions than this do not wait at once: all of them may be answered, or asked again, in one turn of the loop.
+_OPEN_MAX = 2000
 
 _Question = Callable[[Callable[[], None]], None]
 
@@ -45,27 +47,47 @@ def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsR
     return in_turns(call.connection, _describe(call, request))
 
 
-def _describe(call: Call, request: DescribeShareGroupOffsetsRequest) -> Generator[None, None, Later]:
+def _describe(call: Call, request: DescribeShareGroupOffsetsRequest) -> Generator[Wait | None, None, Later]:
     """Ask about every partition in steps; the response leaves after the last answer."""
-    groups = [_Described(call, asked) for asked in request.groups]
+    groups: list[_Described] = []
     later = Later()
+    #: The questions that are not answered, and one more until all are asked.
     left = 1
+    go_on: Callable[[], None] | None = None
 
     def one_less() -> None:
-        nonlocal left
+        nonlocal left, go_on
         left -= 1
         if not left:
             later.resolve(DescribeShareGroupOffsetsResponse(groups=[group.response for group in groups]))
+        elif go_on is not None and left <= _OPEN_MAX // 2:
+            step, go_on = go_on, None
+            call.connection.turns.wait(step)
 
-    questions = (question for group in groups for question in group.questions())
-    for number, question in enumerate(questions, 1):
+    def after_answers(step: Callable[[], None]) -> None:
+        nonlocal go_on
+        go_on = step
+
+    for number, question in enumerate(_questions(call, request, groups), 1):
         if question is not None:
             left += 1
             question(one_less)
-        if not number % _PARTITIONS_PER_STEP:
-            yield
+        if left > _OPEN_MAX:
+            yield after_answers
+        elif not number % _PARTITIONS_PER_STEP:
+            yield None
     one_less()
     return later
+
+
+def _questions(
+    call: Call, request: DescribeShareGroupOffsetsRequest, groups: list[_Described]
+) -> Iterator[_Question | None]:
+    """The questions about each group, which is added to `groups` before; None for a group and for what has none."""
+    for asked in request.groups:
+        groups.append(_Described(call, asked))
+        yield None
+        yield from groups[-1].questions()
 
 
 class _Described:
