@@ -53,6 +53,16 @@ def test_a_join_looks_topics_up_as_often_in_a_large_group_as_in_a_small_one(shar
 
 
 @pytest.mark.parametrize("share", [False, True])
+def test_only_topics_that_exist_are_looked_up(share: bool) -> None:
+    looked = []
+    for unknown in ([], [f"none-{number}" for number in range(300)]):
+        topics = _Counted({"topic-000": 2})
+        assert not _join(Host(_AT_ONCE, topics), share, "one", ["topic-000", *unknown]).error_code
+        looked.append(topics.looked)
+    assert looked[0] == looked[1]
+
+
+@pytest.mark.parametrize("share", [False, True])
 def test_a_subscription_is_stored_once_and_one_that_changes_is_another(share: bool) -> None:
     host, _ = _group(share, 3)
     assert not _join(host, share, "m1", ["topic-001", "topic-000"]).error_code

@@ -16,6 +16,7 @@ from ottla.group.event import DeleteShareState, InitializeShareState
 from ottla.group.records.encode_share import state_partition_entry
 from ottla.group.state.shard import CommandContext, ShareCall, StateErrors
 from ottla.group.state.share import NamedPartitions, ShareGroup, merge, without
+from ottla.group.topic import existing
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import alter_share_group_offsets as alter
@@ -81,10 +82,9 @@ def missing_state(context: CommandContext, group: ShareGroup, topics: Iterable[s
     """The partitions of these topics that have no state and for which none is being created."""
     retry_ms = context.settings.group_share_initialize_retry_interval_ms
     missing = {}
-    for name in topics:
+    for name in existing(topics, context.shard.topics):
         topic_id = context.shard.topics.topic_id(name)
-        if topic_id is None:
-            continue
+        assert topic_id is not None
         wanted = frozenset(range(context.shard.topics.partition_count(name)))
         if topic_id in group.initialized:
             wanted -= group.initialized[topic_id].partitions
