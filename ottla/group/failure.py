@@ -1,6 +1,6 @@
 """Build the response to a request that fails as a whole, and adapt responses to old versions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.group.offsets.fetch import fetch_response, group_error, groups_asked
@@ -98,27 +98,21 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
                 topics=_failed_topics(request, code, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
             )
         case DeleteGroupsRequest():
-            return DeleteGroupsResponse(
-                results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
-            )
+            return DeleteGroupsResponse(results=_failed_groups(request.groups_names, code, DeletableGroupResult))
         case DescribeGroupsRequest():
-            return DescribeGroupsResponse(
-                groups=[DescribedGroup(group_id=name, error_code=code) for name in request.groups]
-            )
+            return DescribeGroupsResponse(groups=_failed_groups(request.groups, code, DescribedGroup))
         case ConsumerGroupDescribeRequest():
-            return ConsumerGroupDescribeResponse(
-                groups=[DescribedConsumerGroup(group_id=name, error_code=code) for name in request.group_ids]
-            )
+            return ConsumerGroupDescribeResponse(groups=_failed_groups(request.group_ids, code, DescribedConsumerGroup))
         case ShareGroupDescribeRequest():
-            return ShareGroupDescribeResponse(
-                groups=[DescribedShareGroup(group_id=name, error_code=code) for name in request.group_ids]
-            )
+            return ShareGroupDescribeResponse(groups=_failed_groups(request.group_ids, code, DescribedShareGroup))
         case StreamsGroupDescribeRequest():
-            return StreamsGroupDescribeResponse(
-                groups=[DescribedStreamsGroup(group_id=name, error_code=code) for name in request.group_ids]
-            )
+            return StreamsGroupDescribeResponse(groups=_failed_groups(request.group_ids, code, DescribedStreamsGroup))
         case _:
             raise AssertionError(f"{type(request).__name__} is not a request to a coordinator")
+
+
+def _failed_groups(names: Sequence[str], code: ErrorCode, of_group: type[Any]) -> list[Any]:
+    return deferred(len(names), lambda: (of_group(group_id=name, error_code=code) for name in names))
 
 
 def _failed_topics(request: Any, code: ErrorCode, of_topic: type[Any], of_partition: type[Any]) -> list[Any]:

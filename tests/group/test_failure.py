@@ -36,7 +36,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.wire.compile import encode
+from ottla.wire.compile import FEW, Deferred, encode
 
 CODE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 ID = Uuid(b"\x07" * 16)
@@ -97,6 +97,24 @@ def test_no_protocol_is_an_empty_text_before_version_7_and_null_from_then_on(
         encode(answer, version)
         assert answer.protocol_name == protocol
     assert fit(JoinGroupResponse(protocol_name="range"), version).protocol_name == "range"
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "version"),
+    [
+        (DeleteGroupsRequest, "groups_names", 2),
+        (DescribeGroupsRequest, "groups", 6),
+        (ConsumerGroupDescribeRequest, "group_ids", 1),
+        (ShareGroupDescribeRequest, "group_ids", 1),
+        (StreamsGroupDescribeRequest, "group_ids", 0),
+    ],
+)
+def test_the_failures_of_many_groups_are_made_while_they_are_written(kind: Any, field: str, version: int) -> None:
+    names = [f"g{number}" for number in range(FEW + 1)]
+    answer = failed(kind(**{field: names}), version)
+    groups = answer.results if kind is DeleteGroupsRequest else answer.groups
+    assert isinstance(groups, Deferred)
+    assert [(each.group_id, each.error_code) for each in groups] == [(name, CODE) for name in names]
 
 
 @pytest.mark.parametrize(
