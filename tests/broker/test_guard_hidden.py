@@ -21,6 +21,7 @@ from ottla.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.wire.api.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.wire.compile import FEW
 from tests.broker.guard_scene import Asked, Scene
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -102,6 +103,22 @@ def test_a_group_without_a_topology_is_shown() -> None:
         response = described.StreamsGroupDescribeResponse(groups=[group])
         (told,) = Scene(ApiKey.STREAMS_GROUP_DESCRIBE, None, "DESCRIBE TOPIC secret", response=response).ask().groups
         assert told.error_code == 0
+
+
+@pytest.mark.parametrize("times", [1, FEW])
+def test_a_hidden_group_among_many_is_hidden_and_denied_ones_follow(times: int) -> None:
+    groups = [_group(source_topics=["secret" if number else "open"]) for number in range(times + 1)]
+    response = described.StreamsGroupDescribeResponse(groups=groups)
+    denied = ("DESCRIBE GROUP group_ids1", "DESCRIBE TOPIC secret")
+    scene = Scene(ApiKey.STREAMS_GROUP_DESCRIBE, None, *denied, response=response)
+    scene.request.include_authorized_operations = True
+    told = scene.ask().groups
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert len(told) == times + 2
+    assert [each.error_code for each in told] == [0, *[_DENIED] * times, refused]
+    assert [len(each.members) for each in told] == [1, *[0] * times, 0]
+    none = described.DescribedGroup().authorized_operations
+    assert [each.authorized_operations for each in told] == [1001, *[none] * times, none]
 
 
 # ---- the names in a topology

@@ -20,6 +20,7 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.compile import deferred
 
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
@@ -110,16 +111,18 @@ def describe(field: str) -> Guard:
         def shows(topic: str) -> bool:
             return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
 
+        def seen(group: Any) -> Any:
+            if group.error_code:
+                return group
+            if request.include_authorized_operations:
+                group.authorized_operations = authorizer.operations(call, AclResource.GROUP, group.group_id)
+            # All of them are asked about: the log names every topic that hides a group.
+            shown = [shows(name) for name in sorted(_topics_of(group))]
+            return group if all(shown) else _hidden(group)
+
         def amend(response: Any) -> Any:
-            for index, group in enumerate(response.groups):
-                if group.error_code:
-                    continue
-                if request.include_authorized_operations:
-                    group.authorized_operations = authorizer.operations(call, AclResource.GROUP, group.group_id)
-                # All of them are asked about: the log names every topic that hides a group.
-                shown = [shows(name) for name in sorted(_topics_of(group))]
-                if not all(shown):
-                    response.groups[index] = _hidden(group)
+            groups = response.groups
+            response.groups = deferred(len(groups), lambda: map(seen, groups))
             return response
 
         return amended(split(handler, call, request, field, "groups", may, _GROUP_DENIED), amend)
