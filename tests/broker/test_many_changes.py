@@ -95,6 +95,51 @@ def test_as_many_changes_as_records_are_not_refused(key: ApiKey) -> None:
     controller.check_changes(_call(), _requests(RECORDS_MAX)[key])
 
 
+_RESOURCES = {changes.IncrementalAlterConfigsRequest: changes, configs.AlterConfigsRequest: configs}
+
+
+def _in_one(count: int) -> list[Any]:
+    """Requests whose many elements stand where no change is counted."""
+    names = [str(index) for index in range(count)]
+    entity = [quotas.EntityData(entity_type=name) for name in names]
+    return [
+        election.ElectLeadersRequest(topic_partitions=[election.TopicPartitions(topic=name) for name in names]),
+        moves.AlterPartitionReassignmentsRequest(topics=[moves.ReassignableTopic(name=name) for name in names]),
+        *(
+            make(
+                resources=[
+                    module.AlterConfigsResource(
+                        resource_type=2,
+                        resource_name="t",
+                        configs=[module.AlterableConfig(name=name) for name in names],
+                    )
+                ]
+            )
+            for make, module in _RESOURCES.items()
+        ),
+        quotas.AlterClientQuotasRequest(
+            entries=[quotas.RequestEntryData(entity=entity[:1], ops=[quotas.OpData(key=name) for name in names])]
+        ),
+        # An entity has at most two parts.
+        quotas.AlterClientQuotasRequest(entries=[quotas.RequestEntryData(entity=[*entity, *entity])]),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_elements_that_are_no_changes_are_as_many_at_most(number: int) -> None:
+    controller.check_changes(_call(), _in_one(RECORDS_MAX)[number])
+    with pytest.raises(KafkaError) as refused:
+        controller.check_changes(_call(), _in_one(RECORDS_MAX + 1)[number])
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_topics_may_have_more_configs_together() -> None:
+    """A tool repeats all configs of all topics, most of which stay as they are."""
+    own = [changes.AlterableConfig(name=str(index)) for index in range(100)]
+    topics = [changes.AlterConfigsResource(resource_type=2, resource_name=str(n), configs=own) for n in range(200)]
+    controller.check_changes(_call(), changes.IncrementalAlterConfigsRequest(resources=topics))
+
+
 def test_an_election_of_all_partitions_is_not_refused() -> None:
     controller.check_changes(_call(), election.ElectLeadersRequest(topic_partitions=None))
 

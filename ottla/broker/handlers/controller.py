@@ -165,10 +165,16 @@ def check_changes(call: Call, request: Any) -> None:
     name = type(request).__name__
     for field in _CHANGES.get(name, ()):
         check_count(len(getattr(request, field)))
-    if name in _CONFIGS and len(request.resources) > RECORDS_MAX:
-        check_count(len(request.resources), max(RECORDS_MAX, len(call.node.image.topics)))
+    if name in _CONFIGS:
+        if len(request.resources) > RECORDS_MAX:
+            check_count(len(request.resources), max(RECORDS_MAX, len(call.node.image.topics)))
+        check_count(max((len(each.configs) for each in request.resources), default=0))
+    elif name == "AlterClientQuotasRequest":
+        check_count(max((len(each.ops) for each in request.entries), default=0))
+        # An entity has at most two parts.
+        check_count(sum(len(each.entity) for each in request.entries) // 2)
     elif name in _PARTITIONS:
-        named = sum(len(topic.partitions) for topic in getattr(request, _PARTITIONS[name]) or ())
+        named = sum(len(topic.partitions) or 1 for topic in getattr(request, _PARTITIONS[name]) or ())
         if named > RECORDS_MAX:
             known = sum(len(topic.partitions) for topic in call.node.image.topics.values())
             check_count(named, max(RECORDS_MAX, known))
