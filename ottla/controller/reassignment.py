@@ -99,12 +99,11 @@ def list_reassignments(image: Image, request: listing.ListPartitionReassignments
     requested: dict[str, set[int] | None] = (
         dict.fromkeys(image.topics)
         if request.topics is None
-        else {topic.name: set(topic.partition_indexes) for topic in request.topics}
+        # A client may name any number of topics that there are not.
+        else {topic.name: set(topic.partition_indexes) for topic in request.topics if topic.name in image.topics}
     )
     for name, indexes in requested.items():
-        topic = image.topics.get(name)
-        if topic is None:
-            continue
+        topic = image.topics[name]
         moving = [
             listing.OngoingPartitionReassignment(
                 partition_index=index,

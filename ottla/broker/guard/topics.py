@@ -217,9 +217,15 @@ def describe_topic_partitions(
             permitted.cursor = None
 
         def amend(response: Any) -> Any:
-            for topic in response.topics:
-                topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
-            response.topics = [*response.topics, *refused.topics]
+            topics = response.topics
+
+            def answers() -> Iterator[Any]:
+                for topic in topics:
+                    topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
+                    yield topic
+                yield from refused.topics
+
+            response.topics = deferred(len(topics) + len(refused.topics), answers)
             return response
 
         return amended(handler.function(call, permitted), amend)

@@ -38,23 +38,26 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
 
 def _delete_each(call: Call, request: DeleteRecordsRequest) -> Generator[None, None, Reply]:
     response, deletions = DeleteRecordsResponse(), _Deletions()
-    for number, (topic, asked) in enumerate((yield from _asked(request)), 1):
-        if not response.topics or response.topics[-1].name != topic:
-            response.topics.append(DeleteRecordsTopicResult(name=topic))
-        result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
-        response.topics[-1].partitions.append(result)
-        partition = _delete(call, topic, asked, result)
-        if partition is not None:
-            deletions.wait_for(partition, result)
-        if not number % _PARTITIONS_PER_STEP:
-            yield
+    number = 0
+    for topic, partitions in (yield from _asked(request)).items():
+        results: list[DeleteRecordsPartitionResult] = []
+        response.topics.append(DeleteRecordsTopicResult(name=topic, partitions=results))
+        for asked in partitions.values():
+            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+            results.append(result)
+            partition = _delete(call, topic, asked, result)
+            if partition is not None:
+                deletions.wait_for(partition, result)
+            number += 1
+            if not number % _PARTITIONS_PER_STEP:
+                yield
     return deletions.answer(call, response, request.timeout_ms)
 
 
 def _asked(
     request: DeleteRecordsRequest,
-) -> Generator[None, None, list[tuple[str, DeleteRecordsPartition]]]:
-    """(topic, partition) of the whole request, each once."""
+) -> Generator[None, None, dict[str, dict[int, DeleteRecordsPartition]]]:
+    """The partitions of the whole request by topic, each once."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     number = 0
     for topic in request.topics:
@@ -63,7 +66,7 @@ def _asked(
             number += 1
             if not number % _NAMED_PER_STEP:
                 yield
-    return [(name, each) for name, partitions in topics.items() for each in partitions.values()]
+    return topics
 
 
 class _Deletions:

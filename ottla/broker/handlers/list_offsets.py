@@ -27,6 +27,7 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from ottla.wire.api.offset_for_leader_epoch import (
@@ -34,8 +35,10 @@ from ottla.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from ottla.wire.compile import deferred
 
 _CONSUMER = -1
 #: Step sizes of a long request.
@@ -55,15 +58,12 @@ _VERSION_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLI
 
 
 def _error_response(request: ListOffsetsRequest, version: int, error: KafkaError) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_failed(partition.partition_index, error.code) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    def answer(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        asked = topic.partitions
+        failed = deferred(len(asked), lambda: (_failed(partition.partition_index, error.code) for partition in asked))
+        return ListOffsetsTopicResponse(name=topic.name, partitions=failed)
+
+    return ListOffsetsResponse(topics=deferred(len(request.topics), lambda: map(answer, request.topics)))
 
 
 @handles(ApiKey.LIST_OFFSETS, error_response=_error_response)
@@ -154,15 +154,12 @@ def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 def _ends_error_response(
     request: OffsetForLeaderEpochRequest, version: int, error: KafkaError
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_no_end(partition.partition, error.code) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    def answer(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        asked = topic.partitions
+        ends = deferred(len(asked), lambda: (_no_end(partition.partition, error.code) for partition in asked))
+        return OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends)
+
+    return OffsetForLeaderEpochResponse(topics=deferred(len(request.topics), lambda: map(answer, request.topics)))
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, error_response=_ends_error_response)

@@ -47,6 +47,9 @@ def _move_in_steps(
     wanted: dict[TopicPartition, str] = {}
     looked = 0
     for directory in request.dirs:
+        looked += 1
+        if not looked % _NAMES_PER_STEP:
+            yield
         for topic in directory.topics:
             for index in topic.partitions:
                 wanted[TopicPartition(topic.name, index)] = directory.path
@@ -64,12 +67,22 @@ def _move_in_steps(
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
-def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Reply:
     """Every log directory with its volume's size and the requested partitions; null requests all of them."""
-    store = call.node.store
-    wanted = None
+    return in_turns(call.connection, _describe_in_steps(call, request))
+
+
+def _describe_in_steps(call: Call, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        asked = ((topic.topic, index) for topic in request.topics for index in topic.partitions)
+        for number, each in enumerate(asked, 1):
+            wanted.add(each)
+            if not number % _NAMES_PER_STEP:
+                yield
+    # What is there may have changed meanwhile.
+    store = call.node.store
     by_directory: dict[str, _Parts] = {path: {} for path in store.directories}
     for path, tp, part in _parts(call):
         if wanted is None or tp in wanted:

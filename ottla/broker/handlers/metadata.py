@@ -46,6 +46,7 @@ _ID_FROM = 10
 #: A response about more topics and partitions than this is built while it is being encoded.
 _DEFERRED_FROM = 500
 _TOPICS_PER_STEP = 2000
+_PAGED_PER_STEP = 500
 
 
 def _error_response(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
@@ -254,19 +255,22 @@ def _partition(
 def _page_error_response(
     request: paged.DescribeTopicPartitionsRequest, version: int, error: KafkaError
 ) -> paged.DescribeTopicPartitionsResponse:
-    return paged.DescribeTopicPartitionsResponse(
-        topics=[
-            paged.DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name, topic_id=NO_UUID)
-            for topic in request.topics
-        ]
-    )
+    def topics() -> Iterator[paged.DescribeTopicPartitionsResponseTopic]:
+        for topic in request.topics:
+            yield paged.DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name, topic_id=NO_UUID)
+
+    return paged.DescribeTopicPartitionsResponse(topics=deferred(len(request.topics), topics))
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, error_response=_page_error_response)
-def describe_topic_partitions(
-    call: Call, request: paged.DescribeTopicPartitionsRequest
-) -> paged.DescribeTopicPartitionsResponse:
+def describe_topic_partitions(call: Call, request: paged.DescribeTopicPartitionsRequest) -> Reply:
     """Topics in order of their names, at most `response_partition_limit` partitions per page."""
+    return in_turns(call.connection, _describe_page(call, request))
+
+
+def _describe_page(
+    call: Call, request: paged.DescribeTopicPartitionsRequest
+) -> Generator[None, None, paged.DescribeTopicPartitionsResponse]:
     image, view = call.node.image, brokers_of(call)
     cursor = request.cursor
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
@@ -278,7 +282,9 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
     left = max(1, min(request.response_partition_limit, call.node.settings.max_request_partition_size_limit))
     response = paged.DescribeTopicPartitionsResponse()
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if not number % _PAGED_PER_STEP:
+            yield
         topic = image.topics.get(name)
         if topic is None and left <= 0:
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=0)

@@ -9,6 +9,7 @@ KIPs: 595, 630 FetchSnapshot, 642 DescribeQuorum, 853 voters, 996 pre-votes.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
@@ -24,9 +25,11 @@ from ottla.wire.api.describe_quorum import (
     Listener,
     Node,
     ReplicaState,
+    RequestTopicData,
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.wire.compile import deferred
 
 _DIRECTORIES_FROM = 2
 
@@ -68,18 +71,19 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
 @handles(ApiKey.DESCRIBE_QUORUM, on=CONTROLLER)
 def describe_here(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """The quorum's state as its leader knows it; every topic but `__cluster_metadata` is unknown here."""
-    response = DescribeQuorumResponse(
-        topics=[
-            ResponseTopicData(
-                topic_name=topic.topic_name,
-                partitions=[_partition(call, topic.topic_name, node.partition_index) for node in topic.partitions],
-            )
-            for topic in request.topics
-        ],
-    )
-    asked = [(topic.topic_name, node.partition_index) for topic in request.topics for node in topic.partitions]
+
+    def described(topic: RequestTopicData) -> ResponseTopicData:
+        name, asked = topic.topic_name, topic.partitions
+        return ResponseTopicData(
+            topic_name=name,
+            partitions=deferred(len(asked), lambda: (_partition(call, name, each.partition_index) for each in asked)),
+        )
+
+    topics = request.topics
+    response = DescribeQuorumResponse(topics=deferred(len(topics), lambda: map(described, topics)))
+    asked = ((topic.topic_name, each.partition_index) for topic in topics for each in topic.partitions)
     leads = call.node.quorum.raft.quorum.leads
-    if leads and call.version >= _DIRECTORIES_FROM and asked == [(METADATA_TOPIC, 0)]:
+    if leads and call.version >= _DIRECTORIES_FROM and [*islice(asked, 2)] == [(METADATA_TOPIC, 0)]:
         response.nodes = [
             Node(
                 node_id=node.voter.node_id,

@@ -63,12 +63,11 @@ def _join_each(call: Call, request: add.AddPartitionsToTxnRequest) -> Generator[
         nonlocal left
         left -= 1
         if not left:
-            response = add.AddPartitionsToTxnResponse()
-            for number, each in enumerate(request.transactions):
-                response.results_by_transaction.append(
-                    add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results[number])
-                )
-            later.resolve(response)
+            answers = deferred(len(results), lambda: starmap(answer, enumerate(request.transactions)))
+            later.resolve(add.AddPartitionsToTxnResponse(results_by_transaction=answers))
+
+    def answer(number: int, each: add.AddPartitionsToTxnTransaction) -> add.AddPartitionsToTxnResult:
+        return add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results[number])
 
     def on_result(index: int, result: list[add.AddPartitionsToTxnTopicResult]) -> None:
         results[index] = result
@@ -126,7 +125,7 @@ def _add_or_verify(
 
         # Brokers add partitions only for producers with transaction version 2.
         return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)
-    topics = _topics_of(wanted)
+    topics = yield from _topics_of(wanted)
     try:
         driver = call.node.transactions.driver_of(name)
     except KafkaError as error:
@@ -165,7 +164,8 @@ def _missing(
             yield
     if not codes:
         return None
-    return _results(_topics_of(wanted), lambda tp: codes.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED))
+    topics = yield from _topics_of(wanted)
+    return _results(topics, lambda tp: codes.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED))
 
 
 def _join(
@@ -185,12 +185,16 @@ def _join(
     return driver.join(transactional_id, producer_id, epoch, wanted, client_version=client_version, done=done)
 
 
-def _topics_of(wanted: Wanted) -> list[add.AddPartitionsToTxnTopic]:
+def _topics_of(wanted: Wanted) -> Generator[None, None, list[add.AddPartitionsToTxnTopic]]:
     """The topics without duplicate partitions and without empty topics."""
-    topics: dict[str, list[int]] = {}
-    for tp in wanted:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return [add.AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()]
+    topics: dict[str, add.AddPartitionsToTxnTopic] = {}
+    for number, tp in enumerate(wanted, 1):
+        if (topic := topics.get(tp.topic)) is None:
+            topic = topics[tp.topic] = add.AddPartitionsToTxnTopic(name=tp.topic)
+        topic.partitions.append(tp.partition)
+        if not number % _PARTITIONS_PER_STEP:
+            yield
+    return [*topics.values()]
 
 
 def _results(
