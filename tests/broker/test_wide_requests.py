@@ -11,10 +11,11 @@ import pytest
 from ottla.broker.handlers import list_offsets, log_dir, metadata, quorum, transaction
 from ottla.controller.reassignment import list_reassignments
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
 from ottla.wire.api import alter_replica_log_dirs as moves
+from ottla.wire.api import delete_topics as deletion
 from ottla.wire.api import describe_log_dirs as dirs
 from ottla.wire.api import describe_quorum as described
 from ottla.wire.api import describe_topic_partitions as paged
@@ -174,6 +175,20 @@ def test_an_error_for_many_partitions_is_made_while_it_is_written() -> None:
     (topic,) = list_offsets._error_response(request, 0, DENIED).topics
     assert is_written_in_steps(topic.partitions)
     assert [each.partition_index for each in topic.partitions] == [*range(MANY)]
+
+
+@pytest.mark.parametrize("count", [3, FEW + 1])
+def test_topics_by_id_that_may_be_described_are_refused_with_their_names(count: int) -> None:
+    """However many they are: denials of many are made again each time that they are looked at."""
+    ids = [Uuid(number.to_bytes(16, "big")) for number in range(1, count + 1)]
+    scene = Scene(ApiKey.DELETE_TOPICS, 6, "DELETE CLUSTER", *(f"DELETE TOPIC {name}" for name in NAMES[:count]))
+    scene.call.node.topic_name = dict(zip(ids, NAMES, strict=False)).get
+    scene.call.node.image.topics = dict.fromkeys(NAMES)
+    scene.request.topics = [deletion.DeleteTopicState(name=None, topic_id=each) for each in ids]
+    told = scene.ask()
+    assert [(each.name, each.error_code) for each in told.responses] == [
+        (name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in NAMES[:count]
+    ]
 
 
 def test_operations_on_many_topics_are_found_while_the_answer_is_written() -> None:
