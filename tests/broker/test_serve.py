@@ -166,7 +166,7 @@ def test_the_collector_leaves_out_what_the_start_made() -> None:
     gc.disable()
     try:
         serve.tune_collector()
-        assert gc.isenabled() and gc.get_threshold() == (50_000, 20, 100) and gc.get_freeze_count() > frozen
+        assert gc.isenabled() and gc.get_threshold() == (50_000, 5, 400) and gc.get_freeze_count() > frozen
     finally:
         gc.set_threshold(*threshold)
         gc.unfreeze()

@@ -60,7 +60,7 @@ def main() -> int:
     # Clients that cannot reach a killed node say so; here that is no news.
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     # As a node does it: the heap of several nodes is large, and otherwise walked all the time.
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(50_000, 5, 400)
     began = time.monotonic()
     seeds = list(range(asked.first, asked.first + asked.seeds))
     commit = evidence.commit() if asked.resume else ""
