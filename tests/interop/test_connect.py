@@ -16,6 +16,7 @@ import pytest
 from ottla.client import Admin, ConfigResource, Consumer, Producer, ResourceType, TopicPartition
 from tests.interop import server as servers
 from tests.interop import toolchain
+from tests.interop.program import running
 from tests.interop.server import Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
@@ -62,23 +63,13 @@ def until(done: Callable[[], object], what: str) -> None:
 
 
 @contextmanager
-def running(main: str, settings: Mapping[str, str], directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of Connect with a file of settings; what it says is shown if the scene fails."""
+def configured(main: str, settings: Mapping[str, str], directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of Connect with a file of settings."""
     directory.mkdir()
-    file, said = directory / "settings.properties", directory / "output.txt"
+    file = directory / "settings.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    with said.open("wb") as output:
-        process = subprocess.Popen(
-            [*toolchain.connect(), main, str(file)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-    try:
+    with running([*toolchain.connect(), main, str(file)], directory / "output.txt") as process:
         yield process
-    except BaseException:
-        print(said.read_text(errors="replace")[-4000:])
-        raise
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
@@ -106,7 +97,7 @@ def start(server: Server, name: str, tmp_path: Path) -> Iterator[Callable[[], Wo
                 **kept,
             }
             main = "org.apache.kafka.connect.cli.ConnectDistributed"
-            return Worker(stack.enter_context(running(main, settings, tmp_path / f"worker-{port}")), port)
+            return Worker(stack.enter_context(configured(main, settings, tmp_path / f"worker-{port}")), port)
 
         yield one
 
@@ -229,7 +220,7 @@ def test_mirrormaker_moves_a_topic_and_its_group_from_apache_kafka(
             offsets = admin.list_group_offsets(group)
             return sum(each.offset for each in offsets.values()) > 0
 
-    with running("org.apache.kafka.connect.mirror.MirrorMaker", settings, tmp_path / "mirror"):
+    with configured("org.apache.kafka.connect.mirror.MirrorMaker", settings, tmp_path / "mirror"):
         until(moved, "the group's offsets are there")
         found = Counter(int(record.value or b"") for record in _records(server, name, 300))
     assert found == kept

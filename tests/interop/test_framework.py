@@ -3,10 +3,7 @@
 import json
 import shutil
 import signal
-import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -14,6 +11,7 @@ import pytest
 
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 from tests.interop import toolchain
+from tests.interop.program import running
 from tests.interop.server import Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
@@ -22,24 +20,9 @@ _PATIENCE_S = 90.0
 _KEYS = 7
 
 
-@contextmanager
-def running(program: str, output: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, until the end of the scene at the latest; what it said is shown if the scene fails."""
-    with output.open("ab") as said:
-        process = subprocess.Popen(
-            [str(toolchain.frameworks()), str(toolchain.HERE / "python" / program), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-        )
-    try:
-        yield process
-    except BaseException:
-        print(output.read_text(errors="replace")[-4000:])
-        raise
-    finally:
-        process.kill()
-        process.wait()
+def framework(program: str, *arguments: str) -> list[str]:
+    """The command of a program in python/."""
+    return [str(toolchain.frameworks()), str(toolchain.HERE / "python" / program), *arguments]
 
 
 def feed(server: Server, topic: str, count: int) -> None:
@@ -76,11 +59,11 @@ def test_quix_streams_counts_exactly_once_through_a_kill(
                     counts[bytes(record.key or b"").decode()].append(json.loads(bytes(record.value or b"")))
 
         feed(server, topics[0], 700)
-        with running("quix_app.py", output, *arguments):
+        with running(framework("quix_app.py", *arguments), output):
             await_counts(1)
         # Killed in the middle, and its directory is lost.
         shutil.rmtree(state)
-        with running("quix_app.py", output, *arguments) as program:
+        with running(framework("quix_app.py", *arguments), output) as program:
             feed(server, topics[0], 700)
             await_counts(1400)
             program.send_signal(signal.SIGTERM)
@@ -102,7 +85,7 @@ def test_faust_counts_the_records_of_each_key(
 
     arguments = (server.bootstrap, name, topics[0], str(tmp_path / "data"), str(written))
     feed(server, topics[0], 140)
-    with running("faust_app.py", tmp_path / "output.txt", *arguments):
+    with running(framework("faust_app.py", *arguments), tmp_path / "output.txt"):
         for each in (20, 40):
             deadline = monotonic() + _PATIENCE_S
             while sum(counts().values()) < each * _KEYS:
