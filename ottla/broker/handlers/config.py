@@ -178,18 +178,7 @@ def change_error_response(
     request: alter.IncrementalAlterConfigsRequest, _: int, error: KafkaError
 ) -> alter.IncrementalAlterConfigsResponse:
     """The error for each resource."""
-
-    def answer(
-        resource: alter.AlterConfigsResource, code: int, message: str | None
-    ) -> alter.AlterConfigsResourceResponse:
-        return alter.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_code=code,
-            error_message=message,
-        )
-
-    responses = controller.error_for_each(request.resources, answer, error)
+    responses = controller.error_for_each_resource(request.resources, alter.AlterConfigsResourceResponse, error)
     return alter.IncrementalAlterConfigsResponse(responses=responses)
 
 

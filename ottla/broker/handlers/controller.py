@@ -65,6 +65,20 @@ def error_for_each(items: Collection[T], answer: Callable[..., R], error: KafkaE
     return deferred(len(items), lambda: (answer(each, error.code, error.message or None) for each in items))
 
 
+def error_for_each_resource(resources: Collection[Any], make: Callable[..., R], error: KafkaError) -> list[R]:
+    """The error for each resource of AlterConfigs or IncrementalAlterConfigs; `make` is the class of its answer."""
+
+    def answer(resource: Any, code: int, message: str | None) -> R:
+        return make(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=code,
+            error_message=message,
+        )
+
+    return error_for_each(resources, answer, error)
+
+
 def creation_error_response(
     request: creation.CreateTopicsRequest, _: int, error: KafkaError
 ) -> creation.CreateTopicsResponse:
@@ -108,18 +122,8 @@ def change_error_response(
     request: configs.AlterConfigsRequest, _: int, error: KafkaError
 ) -> configs.AlterConfigsResponse:
     """The error for each resource."""
-
-    def answer(
-        resource: configs.AlterConfigsResource, code: int, message: str | None
-    ) -> configs.AlterConfigsResourceResponse:
-        return configs.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_code=code,
-            error_message=message,
-        )
-
-    return configs.AlterConfigsResponse(responses=error_for_each(request.resources, answer, error))
+    responses = error_for_each_resource(request.resources, configs.AlterConfigsResourceResponse, error)
+    return configs.AlterConfigsResponse(responses=responses)
 
 
 def quotas_error_response(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
