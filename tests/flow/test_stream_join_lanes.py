@@ -221,6 +221,15 @@ def test_the_next_search_for_closed_windows_is_due_as_with_single_records() -> N
     assert found.columns > 0
 
 
+def test_a_candidate_that_has_got_its_match_in_the_batch_does_not_expire() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").outer_join(builder.stream("b"), left.otherwise("-") + right.otherwise("+"), TEN).to("out")
+    waits = [Input("ab"[n], 0, 0, 0, b"left %d" % n, b"v") for n in (0, 1)]
+    matched = [Input("ab"[n], 0, 1, 1 + n, b"k", b"v") for n in (0, 1)]
+    later = [each._replace(offset=each.offset + 2, timestamp=each.timestamp + 50) for each in both(300)]
+    assert same(builder, waits, [*matched, *later]).columns > 250
+
+
 def test_candidates_expire_in_the_order_of_single_records() -> None:
     builder = StreamsBuilder()
     builder.stream("a").outer_join(builder.stream("b"), left.otherwise("-") + right.otherwise("+"), TEN).to("out")
