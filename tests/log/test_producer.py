@@ -128,6 +128,8 @@ def test_a_transaction_is_decided_when_its_marker_is_below_the_high_watermark() 
     producers.complete(ended)
     for high_watermark, unstable in ((3, 2), (5, 2), (6, None)):
         assert producers.first_unstable_offset(high_watermark) == unstable
+    producers.replicated(5)
+    assert producers.first_unstable_offset(5) == 2
     producers.replicated(6)
     assert producers.first_unstable_offset(3) is None
 
