@@ -45,7 +45,7 @@ help:
 	@echo
 	@echo 'make interop        other implementations against a node (SHORT=1: without the Python clients; LONG=1: all)'
 	@echo 'make interop-cluster  clusters and quorums of Ottla and Apache Kafka together (half an hour)'
-	@echo 'make suites         the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka (an hour)'
+	@echo 'make suites         the test suites of franz-go, sarama, librdkafka, Trogdor and Python clients (an hour)'
 	@echo 'make wander         random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make deploy         the files in packaging/, checked by hadolint, the schemas of Kubernetes and systemd'
 	@echo 'make image          the image built with podman or docker, both compose files run (ARGS=--debian-base)'

@@ -58,6 +58,10 @@ CONFLUENT_PACKAGES = (
     "trivup==0.12.2",
 )
 
+#: kafka-python, whose sources on PyPI have its tests, and what these import.
+KAFKA_PYTHON = "kafka-python==3.0.12"
+KAFKA_PYTHON_PACKAGES = ("lz4", "zstandard", "python-snappy", "pytest==9.2.0", "pytest-mock", "pytest-timeout==2.4.0")
+
 #: Frameworks in Python that work over Kafka. Quix Streams has librdkafka, Faust aiokafka.
 FRAMEWORKS = ("quixstreams==3.28.1", "faust-streaming==0.15.3")
 
@@ -354,6 +358,30 @@ def confluent_tests() -> tuple[Path, Path]:
         _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *CONFLUENT_PACKAGES], what)
 
     made = _made("confluent", [], build, CONFLUENT_COMMIT, *CONFLUENT_PACKAGES)
+    return made / "venv" / "bin" / "python", made / "source"
+
+
+@cache
+def kafka_python_tests() -> tuple[Path, Path]:
+    """A Python with kafka-python, and its sources with their tests."""
+    service = HERE / "suite" / "plugin" / "kafka_python_service.py"
+
+    def build(into: Path) -> None:
+        what = "kafka-python's tests"
+        python = str(into / "venv" / "bin" / "python")
+        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        sources = ["--no-deps", "--no-binary", ":all:", "-d", str(into), KAFKA_PYTHON]
+        _run(python, ["-m", "pip", "download", "-q", *sources], what)
+        (archive,) = into.glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(into, filter="data")
+        (into / archive.name.removesuffix(".tar.gz")).rename(into / "source")
+        # The archive lacks these two.
+        (into / "source" / "test" / "__init__.py").touch()
+        shutil.copy(service, into / "source" / "test" / "service.py")
+        _run(python, ["-m", "pip", "install", "-q", str(archive), *KAFKA_PYTHON_PACKAGES], what)
+
+    made = _made("kafka-python", [service], build, KAFKA_PYTHON, *KAFKA_PYTHON_PACKAGES)
     return made / "venv" / "bin" / "python", made / "source"
 
 

@@ -6,22 +6,17 @@ tests that start a cluster of their own with SASL and for others: `plugin/` hand
 """
 
 import json
-import os
-import tempfile
-import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from tests.interop import toolchain
-from tests.interop.suite import librdkafka
-from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, expected_of, judged
-from tests.interop.suite.process import run_whole
+from tests.interop.suite import librdkafka, pytest_program
+from tests.interop.suite.outcome import LEAST, Outcome, Report, expected_of, judged
 
 #: All tests of one protocol.
 TIMEOUT_S = 2400
-_TEST_TIMEOUT_S = 120
+_BELOW = "tests/integration/"
 #: What their own cluster is started with, beside one replica of everything. It is for the tests of share groups, and a
 #: test of settings with the consumer protocol expects that a group has none.
 BROKER_SETTINGS: Mapping[str, Mapping[str, str]] = {
@@ -50,7 +45,7 @@ def run_secured(clusters: Mapping[str, Mapping[str, str]], names: Sequence[str] 
     def ran(arguments: Sequence[str]) -> list[Outcome]:
         return _run(clusters["byo"]["bootstrap.servers"], "classic", arguments, clusters)
 
-    outcomes = ran([f"tests/integration/{each}" for each in names])
+    outcomes = ran([f"{_BELOW}{each}" for each in names])
     least = LEAST[suite] if names == SECURED else len(names)
     return judged(suite, outcomes, expected_of(suite), lambda one: _again(one, ran), least=least)
 
@@ -58,7 +53,7 @@ def run_secured(clusters: Mapping[str, Mapping[str, str]], names: Sequence[str] 
 def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
     """Run the tests of these names, or all, with groups of the classic or the consumer protocol."""
     suite = f"confluent ({protocol})"
-    outcomes = _run(bootstrap, protocol, [f"tests/integration/{each}" for each in names or _WHERE[protocol]])
+    outcomes = _run(bootstrap, protocol, [f"{_BELOW}{each}" for each in names or _WHERE[protocol]])
     least = len(names) or LEAST[suite]
     again = partial(_again, ran=partial(_run, bootstrap, protocol))
     return judged(suite, outcomes, expected_of(suite), again, least=least)
@@ -66,46 +61,23 @@ def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
 
 def _again(outcome: Outcome, ran: Callable[[Sequence[str]], list[Outcome]]) -> Outcome:
     path, _, name = outcome.name.partition("::")
-    return next(iter(ran([f"tests/integration/{path}::{name}"])), outcome)
+    return next(iter(ran([f"{_BELOW}{path}::{name}"])), outcome)
 
 
 def _run(
     bootstrap: str, protocol: str, arguments: Sequence[str], clusters: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[Outcome]:
     python, sources = toolchain.confluent_tests()
-    home = toolchain.kafka_home()
-    environment = {**os.environ, "BROKERS": bootstrap, "PYTHONPATH": str(sources), "KAFKA_HOME": str(home)}
+    path = str(sources)
+    settings = {"BROKERS": bootstrap, "KAFKA_HOME": str(toolchain.kafka_home())}
     if protocol == "consumer":
-        environment["TEST_CONSUMER_GROUP_PROTOCOL"] = protocol
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ottla-confluent-") as directory:
-        told = Path(directory) / "told.xml"
-        options = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}", f"--junitxml={told}"]
-        if clusters is None:
-            options += ["-k", "not sasl_cluster and not schema_registry"]
-        else:
-            environment["PYTHONPATH"] += f":{_PLUGIN}"
-            environment["CONFLUENT_CLUSTERS"] = json.dumps(clusters)
-            options += ["-p", "secured_clusters"]
-        # What this project tells pytest is not for them.
-        options += ["-c", os.devnull, f"--rootdir={sources}"]
-        code = run_whole([str(python), "-m", "pytest", *options, *arguments], sources, environment, TIMEOUT_S)
-        if not told.exists():
-            said = f"pytest ended with {code} after {time.monotonic() - began:.0f} s and told nothing"
-            raise RuntimeError(said)
-        return parse(told.read_text())
-
-
-def parse(text: str) -> list[Outcome]:
-    """The outcomes in a report of JUnit's form, each named by its file below tests/integration and its function."""
-    outcomes: dict[str, Outcome] = {}
-    for case in ElementTree.fromstring(text).iter("testcase"):
-        where = case.get("classname", "").removeprefix("tests.integration.").replace(".", "/")
-        name = f"{where}.py::{case.get('name', '')}".replace(" ", "_")
-        bad = next((each for kind in ("failure", "error", "skipped") for each in case.iter(kind)), None)
-        state = PASSED if bad is None else SKIPPED if bad.tag == "skipped" else FAILED
-        said = "" if bad is None else " ".join(bad.get("message", "").split())[:300]
-        # A test whose fixture fails afterwards is there twice.
-        if name not in outcomes or state == FAILED:
-            outcomes[name] = Outcome(name, state, float(case.get("time", 0)), said)
-    return list(outcomes.values())
+        settings["TEST_CONSUMER_GROUP_PROTOCOL"] = protocol
+    if clusters is None:
+        options = ["-k", "not sasl_cluster and not schema_registry"]
+    else:
+        path += f":{_PLUGIN}"
+        settings["CONFLUENT_CLUSTERS"] = json.dumps(clusters)
+        options = ["-p", "secured_clusters"]
+    return pytest_program.run(
+        python, sources, [*options, *arguments], {**settings, "PYTHONPATH": path}, TIMEOUT_S, below=_BELOW
+    )

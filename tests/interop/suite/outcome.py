@@ -26,6 +26,7 @@ LEAST = {
     "confluent (classic)": 175,
     "confluent (consumer)": 20,
     "confluent_secured": 31,
+    "kafka-python": 65,
     "kgo": 450,
     "kgo_secured": 450,
     "librdkafka (classic)": 110,

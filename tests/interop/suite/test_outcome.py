@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.suite import __main__ as runner
-from tests.interop.suite import confluent, go_program, librdkafka
+from tests.interop.suite import go_program, librdkafka, pytest_program
 from tests.interop.suite.outcome import (
     APACHE_TOO,
     EXPECTED,
@@ -147,15 +147,17 @@ JUNIT = """\
  there">at</error></testcase>
 <testcase classname="tests.integration.consumer.test_a" name="test_out" time="0">
 <skipped message="needs more" /></testcase>
+<testcase classname="tests.integration.test_ssl.TestOne" name="test_in" time="3" />
 </testsuite></testsuites>
 """
 
 
 def test_the_report_of_pytest_tells_each_test_once() -> None:
-    assert confluent.parse(JUNIT) == [
+    assert pytest_program.parse(JUNIT, "tests/integration/") == [
         Outcome("admin/test_scram.py::test_it[a_b]", PASSED, 1.5),
         Outcome("admin/test_scram.py::test_torn", FAILED, 2, "not there"),
         Outcome("consumer/test_a.py::test_out", SKIPPED, 0, "needs more"),
+        Outcome("test_ssl.py::TestOne::test_in", PASSED, 3),
     ]
 
 

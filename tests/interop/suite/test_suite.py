@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop import server as servers
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import kgo, librdkafka, secured
+from tests.interop.suite import kafka_python, kgo, librdkafka, secured
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 
@@ -37,6 +37,11 @@ def test_the_tests_of_librdkafka_pass(bootstrap: str) -> None:
 
 def test_the_tests_of_librdkafka_pass_with_the_consumer_protocol(bootstrap: str) -> None:
     report = librdkafka.run(bootstrap, "consumer", librdkafka.SHORT_CONSUMER)
+    assert not report.surprises, report.text()
+
+
+def test_the_tests_of_kafka_python_pass_with_tls_and_with_each_sign_in() -> None:
+    report = kafka_python.run("ottla")
     assert not report.surprises, report.text()
 
 
