@@ -442,7 +442,7 @@ def test_a_partition_moves_back_to_where_its_old_log_could_not_be_removed(monkey
 
 
 def test_a_replica_that_is_elsewhere_by_now_is_not_offline_here() -> None:
-    lost: Any = SimpleNamespace(_offline={("t", 0)}, _runtime=SimpleNamespace(node_id=1, image=Image.empty()))
+    lost: Any = SimpleNamespace(offline={("t", 0)}, _runtime=SimpleNamespace(node_id=1, image=Image.empty()))
     for replicas, offline in (((1, 2), True), ((2, 3), False)):
         known = PartitionImage(2, 1, replicas, (2,))
         assert Leadership.is_offline(lost, "t", 0, known) is offline

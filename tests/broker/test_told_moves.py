@@ -20,7 +20,7 @@ from ottla.wire.api.assign_replicas_to_dirs import (
     ResponseTopicData,
 )
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.broker.disk_scene import TOPIC, about_to_move
+from tests.broker.disk_scene import TOPIC, Scene, about_to_move
 
 MOVED = TopicPartition(TOPIC, 1)
 
@@ -65,6 +65,61 @@ def test_a_disk_that_dies_with_a_crash_in_a_move_has_no_empty_log_take_the_place
     assert outcomes == {(True, "NONE"), (False, "KAFKA_STORAGE_ERROR")} | kept
 
 
+def _lose_b_at(scene: Scene, last: int, patch: pytest.MonkeyPatch) -> None:
+    """Have /b fail, and the node hear of it, at this effect on the disk."""
+    disk, effect = scene.machine.disk, scene.machine.disk.effect
+
+    def failing() -> None:
+        if disk.effects == last:
+            disk.break_directory("/b")
+            scene.node.loop.call_soon(scene.node.log_dirs.suspect, "/b", OSError(errno.EIO, "broken"))
+        effect()
+
+    patch.setattr(disk, "effect", failing)
+
+
+def _moves_or_is_lost(scene: Scene) -> bool:
+    """Move the log from /b to /a; False if its disk was faster to fail."""
+    assert scene.move(1, "/a") == "NONE"
+    scene.machine.run(lambda: bool(scene.node.failed_directories) or scene.lies_in(1) == "/a")
+    return scene.node.store.get(MOVED) is not None
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_log_that_is_lost_with_its_disk_in_a_move_is_not_replaced_by_an_empty_one(
+    is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller may just hear that the log is about to be in the other directory."""
+    outcomes = set()
+    for number in count(step=3):
+        scene, to = about_to_move(number)
+        if to == "/b":
+            scene.move(1, to)
+            scene.until_moved(1, to)
+        with monkeypatch.context() as patch:
+            _lose_b_at(scene, scene.machine.disk.effects + number, patch)
+            if _moves_or_is_lost(scene):
+                break
+            if is_told:
+                scene.machine.settle()
+                assert scene.leader(1) == (-1, [1]), number
+        for _ in range(2):
+            scene.machine.kill()
+            scene.machine.start()
+            scene.machine.settle()
+            known = list(scene.written[1])
+            code = scene.write(1, b"again")
+            assert code == "KAFKA_STORAGE_ERROR" or scene.read(1) == [*known, b"again"], number
+            outcomes.add(code)
+        scene.machine.kill()
+        scene.machine.disk.mend_directory("/b")
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.write(1, b"at last") == "NONE"
+        assert scene.read(1) == scene.written[1], number
+    assert outcomes == ({"KAFKA_STORAGE_ERROR"} if is_told else {"KAFKA_STORAGE_ERROR", "NONE"})
+
+
 @pytest.mark.parametrize("after", ["a record", "a deletion of records", "a clean stop", "nothing"])
 def test_a_complete_copy_is_used_without_its_log_only_if_it_lacks_nothing_of_it(
     after: str, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +146,10 @@ def test_a_complete_copy_is_used_without_its_log_only_if_it_lacks_nothing_of_it(
     scene.machine.settle()
     is_complete = after in ("a clean stop", "nothing")
     assert scene.write(1, b"again") == ("NONE" if is_complete else "KAFKA_STORAGE_ERROR")
+    scene.machine.stop()
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.write(1, b"and again") == ("NONE" if is_complete else "KAFKA_STORAGE_ERROR"), "an empty log"
     if is_complete:
         assert scene.first_offset(1) == 2
         scene.machine.power_off()

@@ -123,6 +123,30 @@ def test_a_log_that_is_there_goes_on_without_its_copy() -> None:
     assert node.store.unfinished_moves == {_TP: "/a"}, "the move begins again"
 
 
+@pytest.mark.parametrize("named", ["a", "b", None])
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_the_copy_of_a_log_that_is_lost_stays_until_the_disk_is_back(is_complete: bool, named: str | None) -> None:
+    node = _Node()
+    if not is_complete:
+        append(node.log, b"v")
+    node.disk.break_directory("/b")
+    assert node.store.fail("/b", OSError(errno.EIO, "broken")) == [_TP]
+    assert node.store.future(_TP) is None
+    for _ in range(2):
+        node.power_off()
+        log = node.start(named=named)
+        if is_complete and named == "a":
+            assert log is not None
+            assert (log.start_offset, log.end_offset) == (_START, _RECORDS)
+        else:
+            assert (log, node.suffixes()) == (None, ["future"])
+            assert node.store.unfinished_moves == {_TP: "/a"}
+    node.power_off()
+    node.disk.mend_directory("/b")
+    assert node.start(named=named) is not None
+    assert "future" not in node.suffixes()
+
+
 def test_a_move_that_is_cancelled_leaves_no_copy_and_a_log_that_can_change(caplog: pytest.LogCaptureFixture) -> None:
     node = _Node()
     node.store.cancel_move(_TP)

@@ -113,7 +113,7 @@ class Leadership:
         #: Topics with partitions whose logs could not be created (a full disk).
         self.without_log: set[str] = set()
         #: Partitions whose logs may lie in a failed directory, although the metadata does not say so.
-        self._offline: set[TopicPartition] = set()
+        self.offline: set[TopicPartition] = set()
         #: True until the first image has been followed: an earlier run may have created a log that is missing then.
         self._is_starting = True
         #: Topic name -> the creation in progress.
@@ -140,7 +140,7 @@ class Leadership:
     def is_offline(self, topic: str, index: int, known: PartitionImage) -> bool:
         """Whether this broker is a replica whose log lies in a failed directory."""
         node_id = self._runtime.node_id
-        is_lost = (topic, index) in self._offline or is_offline(self._runtime.image, known, node_id)
+        is_lost = (topic, index) in self.offline or is_offline(self._runtime.image, known, node_id)
         return is_lost and node_id in known.replicas
 
     def on_created(self, topics: Iterable[str], done: Callable[[], None]) -> None:
@@ -201,7 +201,7 @@ class Leadership:
             replica = self.hosted.get(tp)
             if node_id not in known.replicas:
                 # A replica that is assigned here again later is a new one, which nothing relies on yet.
-                self._offline.discard(tp)
+                self.offline.discard(tp)
                 self.resign(tp)
                 log = self._store.get(tp)
                 # Strays found at startup are set aside later.
@@ -238,7 +238,7 @@ class Leadership:
     def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
         """Take the partitions of a failed directory offline, until a restart finds the directory again."""
         for tp in partitions:
-            self._offline.add(tp)
+            self.offline.add(tp)
             self.resign(tp, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
 
     def resign(self, tp: TopicPartition, error: KafkaError | None = None, *, leads_on: bool = False) -> None:
@@ -265,7 +265,7 @@ class Leadership:
             log = self._store.get(tp)
             if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
                 logs.append(tp)
-            self._offline.discard(tp)
+            self.offline.discard(tp)
             self.resign(tp, error)
         self._delete_logs(topic.name, logs)
         self.without_log.discard(topic.name)
@@ -337,8 +337,8 @@ class Leadership:
         is_moving = tp in self._store.unfinished_moves
         if (directory is None or is_moving) and self._is_starting and self._store.failed_directories:
             # The log may lie in a failed directory that the controller has not been told about, or is told no more.
-            self._offline.add(tp)
-        if gone or tp in self._offline:
+            self.offline.add(tp)
+        if gone or tp in self.offline:
             _log.error("%s is offline: its log lies in a directory that has failed or is not in log.dirs", tp)
             return False
         return True

@@ -29,8 +29,7 @@ from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.log.durability import HARMLESS_ERRORS
-from ottla.log.epoch import UNDEFINED_EPOCH
-from ottla.log.log import Log, Origin
+from ottla.log.log import Log
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import Image
 from ottla.replica.hosted import HostedReplica
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.broker.controllers.controllers import Controllers
     from ottla.broker.limits.throttles import Throttles
     from ottla.broker.metadata.metadata_log import MetadataLog
-    from ottla.broker.partitions import copy_flush, preferred_directories
+    from ottla.broker.partitions import copy_flush, copy_piece, preferred_directories
     from ottla.broker.partitions.flush import Flusher
     from ottla.broker.partitions.leadership import Leadership
     from ottla.broker.runtime import Runtime
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.wire.api import assign_replicas_to_dirs as assign
 else:
     copy_flush = LazyModule("ottla.broker.partitions.copy_flush")
+    copy_piece = LazyModule("ottla.broker.partitions.copy_piece")
     preferred_directories = LazyModule("ottla.broker.partitions.preferred_directories")
     assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
@@ -89,6 +89,8 @@ class LogDirs:
         self._flushed: dict[TopicPartition, copy_flush.CopyFlush] = {}
         #: The moves that are complete but for the swap -> whether the swap waits for the controller's word.
         self._announced: dict[TopicPartition, bool] = {}
+        #: The failed directories of logs that were lost with them.
+        self._lost: dict[TopicPartition, Uuid] = {}
 
     # ---- locations of logs
 
@@ -162,15 +164,24 @@ class LogDirs:
             # The last decisions of a node's own controller are committed as it stops.
             return
         store = self._store
-        self._report_directories({tp: self._place_of(tp) for tp in unassigned if store.get(tp) is not None})
+        self._report_places(unassigned)
         for tp in unassigned:
             move = store.future(tp)
             if move is not None and self._announced.get(tp):
                 self._announced[tp] = False
                 self._copy(tp, move[0])
 
-    def _place_of(self, tp: TopicPartition) -> Uuid:
-        """The directory of a log, or the one that it is about to be swapped into."""
+    def _report_places(self, partitions: Iterable[TopicPartition]) -> None:
+        places = {tp: self._place_of(tp) for tp in partitions}
+        self._report_directories({tp: place for tp, place in places.items() if place is not None})
+
+    def _place_of(self, tp: TopicPartition) -> Uuid | None:
+        """The directory of a log, or the one that it is about to be swapped into; None without a log.
+
+        A log that was lost with its directory is there: a move that the controller was told of may say otherwise.
+        """
+        if self._store.get(tp) is None:
+            return self._lost.get(tp) if tp in self._leadership().offline else None
         move = self._store.future(tp)
         if move is not None and tp in self._announced:
             return self._id_of(move[1])
@@ -233,13 +244,7 @@ class LogDirs:
             why = ", ".join(sorted({ErrorCode.of(code).name for code in codes.values() if code})) or "no answer"
         if refused and not self._runtime.closed:
             _log.warning("the controller did not accept the directories of %d logs: %s; will retry", len(refused), why)
-            self._runtime.loop.call_later(_RETRY_SECONDS, self._report_again, refused)
-
-    def _report_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
-        store = self._store
-        self._report_directories(
-            {tp: directory if store.get(tp) is None else self._place_of(tp) for tp, directory in refused.items()}
-        )
+            self._runtime.loop.call_later(_RETRY_SECONDS, self._report_places, refused)
 
     def _id_of(self, path: str) -> Uuid:
         return parse_uuid(self._store.directory_id(path))
@@ -393,21 +398,12 @@ class LogDirs:
 
     def _copy_piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from the end of the future log."""
-        source, now_ms = replica.log, self._runtime.clock.now_ms()
-        if not source.start_offset <= future.end_offset <= source.end_offset or _has_diverged(source, future):
-            # The move has just begun, retention has deleted the records that were next, or the log was truncated, even
-            # if it has grown again since.
-            future.restart_at(source.start_offset, now_ms)
+        source, clock = replica.log, self._runtime.clock
+        if copy_piece.begin_again(source, future, clock.now_ms()):
             self._flushed.pop(replica.tp, None)
         bytes_max = min(_PIECE_BYTES, self._throttle.bytes_max)
-        data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
-        if data:
-            future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
-        elif future.end_offset < source.end_offset:
-            # The cleaner has left no records up to the end.
-            future.roll(now_ms, source.end_offset)
-            future.end_offset = source.end_offset
-        self._throttle.record(len(data), self._runtime.clock.monotonic_ms())
+        copied = copy_piece.copy(source, future, replica.leader_epoch, bytes_max, clock.now_ms())
+        self._throttle.record(copied, clock.monotonic_ms())
 
     def _copy_failed(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("cannot move %s: %s", tp, error)
@@ -456,18 +452,17 @@ class LogDirs:
             return
         _log.critical("the log directory %s has failed; its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
+        self._lost.update(dict.fromkeys(lost, directory))
         if not store.directories:
             self._runtime.on_failure(f"all log directories have failed, the last one {path}: {error}")
             return
         self._leadership().take_offline(lost)
         # The controller cannot tell that a partition is offline unless it knows the partition's directory.
-        places = dict.fromkeys(lost, directory)
-        for tp in [each for each in self._announced if store.future(each) is None]:
+        ended = [tp for tp in self._announced if store.future(tp) is None]
+        for tp in ended:
             # Its move ended with the directory. The log itself goes on, where the controller does not look for it.
             del self._announced[tp]
-            if store.get(tp) is not None:
-                places[tp] = self._place_of(tp)
-        self._report_directories(places)
+        self._report_places([*lost, *ended])
         self._life.directory_failed(directory)
 
     def report_failed_directories(self) -> None:
@@ -485,15 +480,6 @@ class LogDirs:
         records = directories_left(quorum.decided, node_id, self.online_ids())
         if records:
             quorum.append(records)
-
-
-def _has_diverged(source: Log, future: Log) -> bool:
-    """Whether the copy has records that the log has replaced after a truncation, according to their leader epochs."""
-    latest = future.epochs.latest
-    if latest == UNDEFINED_EPOCH:
-        return False
-    epoch, end_offset = source.end_offset_for_epoch(latest)
-    return epoch != latest or end_offset < future.end_offset
 
 
 def _parent(path: str) -> str:

@@ -198,15 +198,10 @@ class Moves(Checkpoints):
 
     def cancel_move(self, tp: TopicPartition) -> None:
         """Cancel the move, if there is one. The copy, which may be large, is removed later on a thread."""
-        move = self._futures.pop(tp, None)
+        move = self._take_move(tp)
         if move is None:
             return
         log, directory = move
-        log.discard()
-        arrival = self._arrivals.pop(tp, None)
-        if arrival is not None:
-            directory.stale.add(tp)
-            directory.cleaner_stale = directory.cleaner_stale or arrival.log.cleaner_offset is not None
         source = self._logs.get(tp)
         if directory.failure is not None:
             if source is not None:
@@ -226,3 +221,16 @@ class Moves(Checkpoints):
                 # The copy may be on another disk than the log: its failure is not that of the caller's disk.
                 _log.error("cannot move %s aside; it is removed later: %s", path, error)
             self.removals.add(self._now_ms, path)
+
+    def _take_move(self, tp: TopicPartition) -> tuple[Log, Directory] | None:
+        """Take a move out of the store; its copy stays on the disk. (the copy, its directory), or None."""
+        move = self._futures.pop(tp, None)
+        if move is None:
+            return None
+        log, directory = move
+        log.discard()
+        arrival = self._arrivals.pop(tp, None)
+        if arrival is not None:
+            directory.stale.add(tp)
+            directory.cleaner_stale = directory.cleaner_stale or arrival.log.cleaner_offset is not None
+        return move

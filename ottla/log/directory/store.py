@@ -8,9 +8,9 @@ Rules:
 - A new log goes into the directory with the fewest logs.
 - A directory whose disk fails takes only its own logs offline.
 - A log that moves to another directory is copied there as `-future` (`moves.py`). A start removes the copy, unless the
-  log is away and the copy is complete (`kept_copy.py`). A start that finds two logs of a partition takes the one with
-  the latest leader epoch, then the longer one, then the one in the directory that the metadata names, and moves the
-  other aside (`-stray`).
+  log is away and the copy is complete (`kept_copy.py`), or the log may lie in a failed directory. A start that finds
+  two logs of a partition takes the one with the latest leader epoch, then the longer one, then the one in the directory
+  that the metadata names, and moves the other aside (`-stray`).
 """
 
 import logging
@@ -45,7 +45,7 @@ class Store(Moves):
         self._settings_of = settings_of
         #: Partition -> target directory of the moves that the last run did not finish and a start must begin again.
         self.unfinished_moves: dict[TopicPartition, str] = {}
-        #: The complete copies of these moves, each with its path.
+        #: The copies of these moves, each with its path.
         self._copies: list[tuple[TopicPartition, str, Directory]] = []
         #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
@@ -186,14 +186,16 @@ class Store(Moves):
         directory = self._directory(path)
         directory.failure = error
         for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
-            self._futures.pop(tp)[0].discard()
-            self._arrivals.pop(tp, None)
+            self._take_move(tp)
             self._logs[tp].on_change = None
         lost = [tp for tp, home in self._home.items() if home is directory]
         for tp in lost:
-            self.cancel_move(tp)
+            # The copy stays: the metadata may name its directory, and without it a start would make an empty log there.
+            self._take_move(tp)
             del self._home[tp]
-            self._logs.pop(tp).discard()
+            log = self._logs.pop(tp)
+            log.on_change = None
+            log.discard()
         self.removals.fail(path)
         self._unrenamed = {each: log for each, log in self._unrenamed.items() if each.rpartition("/")[0] != path}
         return lost
@@ -319,15 +321,14 @@ class Store(Moves):
     # ---- opening
 
     def _partitions_in(self, directory: Directory) -> list[tuple[TopicPartition, str]]:
-        """The partitions' directories in a log directory. Removes deleted logs and incomplete copies."""
+        """The partitions' directories in a log directory. Removes deleted logs."""
         disk, path, partitions = self._disk, directory.path, []
         for name in disk.list(path):
             log_path = f"{path}/{name}"
             if _TEMPORARY.fullmatch(name):
                 moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
-                if moved is not None:
+                if moved is not None and disk.is_directory(log_path):
                     self.unfinished_moves[moved] = path
-                if moved is not None and kept_copy.is_marked(disk, log_path):
                     self._copies.append((moved, log_path, directory))
                 elif not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
                     disk.remove_tree(log_path)
@@ -364,8 +365,11 @@ class Store(Moves):
             if directory.failure is not None:
                 continue
             try:
-                if tp in self._logs or named(tp) != directory.directory_id:
-                    self._disk.remove_tree(path)
+                is_named = named(tp) == directory.directory_id and kept_copy.is_marked(self._disk, path)
+                if tp in self._logs or not is_named:
+                    # While the log may lie in a failed directory, every start must know of the move.
+                    if tp in self._logs or not self.failed_directories:
+                        self._disk.remove_tree(path)
                     continue
                 log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
                 if log is None:
