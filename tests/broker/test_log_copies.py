@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Any
@@ -12,6 +13,7 @@ from ottla.broker.partitions import copy_flush
 from ottla.kernel.ids import TopicPartition
 from ottla.log import checkpoint
 from ottla.log.log import Log, Origin
+from ottla.sim.disk import SimFile
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.broker.disk_scene import TOPIC, Scene
@@ -46,6 +48,30 @@ def test_a_copy_takes_back_what_its_log_has_replaced() -> None:
     log.being_cleaned = False
     scene.until_moved(1, to)
     assert scene.read(1) == [b"0", b"1", b"new", b"newer", b"newest"]
+
+
+def test_a_log_that_cannot_be_read_costs_its_own_directory_and_not_that_of_its_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An unreadable sector: the error of a read names no file."""
+    scene, log, to = _five_records()
+    home = scene.lies_in(1)
+    if home == "/a":
+        scene.move(1, to)
+        scene.until_moved(1, to)
+        home, to, log = to, home, scene.node.partitions[MOVED].log
+    read = SimFile.read
+
+    def unreadable(file: SimFile, size: int, position: int) -> bytes:
+        if file is log.active.file:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file, size, position)
+
+    monkeypatch.setattr(SimFile, "read", unreadable)
+    assert scene.move(1, to) == "NONE"
+    scene.machine.settle()
+    assert list(scene.node.failed_directories) == [home]
+    assert scene.machine.failure is None
 
 
 def test_a_copy_keeps_its_records_though_the_log_has_none_at_its_end() -> None:

@@ -20,7 +20,12 @@ def begin_again(source: Log, future: Log, now_ms: int) -> bool:
 
 def copy(source: Log, future: Log, leader_epoch: int, bytes_max: int, now_ms: int) -> int:
     """Copy up to `bytes_max`, or one batch, from the end of the future log on; the bytes copied."""
-    data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
+    try:
+        data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
+    except OSError as error:
+        # A read names no file, and an error without a name is taken for one of the future log's disk.
+        error.filename = error.filename or source.path
+        raise
     if data:
         future.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
     elif future.end_offset < source.end_offset:
