@@ -101,6 +101,19 @@ def test_a_checkpoint_that_is_written_late_says_nothing_about_a_deleted_log() ->
     _check(node)
 
 
+def test_a_checkpoint_that_is_written_late_does_not_say_that_a_later_log_is_forgotten() -> None:
+    node = _Node()
+    node.earlier()
+    node.store.delete(_TP, 1)
+    late = node.store.checkpoint_tasks()
+    node.earlier()
+    node.store.delete(_TP, 1)
+    for task in late:
+        task()
+    node.create(2)
+    _check(node)
+
+
 def test_a_log_that_moves_to_where_an_earlier_one_was_has_nothing_of_its_checkpoints() -> None:
     node = _Node()
     node.earlier()

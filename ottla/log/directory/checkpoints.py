@@ -165,12 +165,16 @@ class Checkpoints(Directories):
 
         def write() -> None:
             with directory.writing:
-                self._write(directory, checkpoint.RECOVERY_POINTS, points)
-                self._write(directory, checkpoint.START_OFFSETS, starts)
-                self._write(directory, checkpoint.HIGH_WATERMARKS, watermarks)
+                written = [
+                    self._write(directory, checkpoint.RECOVERY_POINTS, points),
+                    self._write(directory, checkpoint.START_OFFSETS, starts),
+                    self._write(directory, checkpoint.HIGH_WATERMARKS, watermarks),
+                ]
                 if directory.cleaner_stale:
                     self._replace_cleaner_offsets(directory)
-                directory.stale -= stale
+                if all(written):
+                    # Otherwise a partition of these may have had a log since, which what is there names.
+                    directory.stale -= stale
 
         return write
 
@@ -180,15 +184,19 @@ class Checkpoints(Directories):
             return self._arrivals.get(tp) is log or (log.came is not None and self._logs.get(tp) is log.came)
         return self._logs.get(tp) is log and self._home.get(tp) is directory
 
-    def _write(self, directory: Directory, name: str, noted: Noted) -> None:
-        """Write a checkpoint, unless something that was noted later is there; the caller holds `writing`."""
+    def _write(self, directory: Directory, name: str, noted: Noted) -> bool:
+        """Write a checkpoint, unless something that was noted later is there; whether it was written.
+
+        The caller holds `writing`.
+        """
         if noted.number < directory.written.get(name, 0):
-            return
+            return False
         offsets = [each for each in noted.offsets if self._belongs(each[0], each[1], directory)]
         checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", {tp: offset for tp, _, offset in offsets})
         directory.written[name] = noted.number
         if name != checkpoint.RECOVERY_POINTS:
             directory.told[name] = _telling(name, offsets)
+        return True
 
 
 def _telling(name: str, noted: Offsets) -> dict[TopicPartition, int]:
