@@ -162,15 +162,14 @@ def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | Non
             if count == 1 or error.errno not in HARMLESS_ERRORS:
                 raise
             count -= 1
-    deleted = log.segments[:count]
     advance_start_offset(log, max(log.start_offset, log.segments[count].base_offset))
-    del log.segments[:count]
-    del log.bases[:count]
-    for segment in deleted:
+    for segment in log.segments[:count]:
+        log.directory_dirty = True
+        # A segment that a full disk does not let be renamed stays the log's, below its start: the next time deletes it.
         segment.rename(DELETED)
-        log.snapshots.remove(segment.base_offset)
+        del log.segments[0], log.bases[0]
         log.pending_removals.append((now_ms + log.settings.file_delete_delay_ms, segment))
-    log.directory_dirty = True
+        log.snapshots.remove(segment.base_offset)
     return count
 
 

@@ -91,23 +91,24 @@ def test_a_stop_with_a_full_disk_says_so_in_one_line_and_loses_nothing(
         assert log is not None and (log.end_offset, log.epochs.latest) == (1, 2)
 
 
+@pytest.mark.parametrize("step", ["begin_close", "sync_closed"])
 def test_a_directory_that_cannot_be_closed_leaves_the_others_clean(
-    disk: SimDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    step: str, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = _open(disk, "/a", "/b")
     for topic in ("t", "u"):
         _write(store, topic)
-    failing, sync_closed = store.directory_of(_TP), durability.sync_closed
+    failing, goes_on = store.directory_of(_TP), getattr(durability, step)
 
-    def refused(log: Log) -> None:
+    def refused(log: Log) -> Any:
         if log.path.startswith(failing):
             raise OSError(errno.EIO, "the disk is broken")
-        sync_closed(log)
+        return goes_on(log)
 
-    monkeypatch.setattr(durability, "sync_closed", refused)
+    monkeypatch.setattr(durability, step, refused)
     store.close()
     [line] = [record.getMessage() for record in caplog.records]
-    assert failing in line and "the disk is broken" in line
+    assert f"{failing}/{_TP}" in line and "the disk is broken" in line
     marked = {path for path in ("/a", "/b") if disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")}
     assert marked == {"/a", "/b"} - {failing}
 
@@ -124,3 +125,40 @@ def test_a_sync_without_descriptors_names_the_file(
     with pytest.raises(durability.OutOfResources, match="/a/t-0") as raised:
         log.sync()
     assert raised.value.filename == "/a/t-0"
+
+
+@pytest.mark.parametrize("refused", range(6))
+def test_segments_that_a_full_disk_does_not_let_be_renamed_are_deleted_when_there_is_room(
+    disk: SimDisk, store: Store, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = store.get(_TP)
+    assert log is not None
+    for _ in range(2):
+        log.roll(1)
+        _write(store, "t")
+    log.roll(1)
+    log.advance_start_offset(log.end_offset)
+    rename, left = disk.rename, refused
+
+    def full_after_some(source: str, target: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            _full()
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", full_after_some)
+        with pytest.raises(OSError, match="no space"):
+            log.delete_old_segments(1)
+    kept = log.segments[0]
+    kept.time_index._first = None
+    assert len(kept.time_index) == 1, "what was renamed can be read"
+    assert log.start_offset == 3
+    log.delete_old_segments(1)
+    assert (len(log.segments), len(log.pending_removals), log.bases) == (1, 3, [3])
+    log.remove_deleted(1000)
+    assert {name.partition(".")[0] for name in disk.list("/a/t-0") if ".snapshot" not in name} - {
+        "leader-epoch-checkpoint",
+        "partition",
+    } == {f"{3:020d}"}

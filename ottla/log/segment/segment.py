@@ -460,14 +460,15 @@ class Segment:
 
     def rename(self, suffix: str) -> None:
         """Give all files another suffix: `.deleted` hides them from the next start but not from slices."""
-        for kind in SEGMENT_SUFFIXES:
-            source = self.path(kind)
+        indexes = None, self.offset_index, self.time_index, self.transaction_index
+        for kind, index in zip(SEGMENT_SUFFIXES, indexes, strict=True):
+            source, target = self.path(kind), f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}"
             if self._disk.exists(source):
-                self._disk.rename(source, f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}")
+                self._disk.rename(source, target)
+            if index is not None:
+                # At once: the next rename may fail, and the index may still be read.
+                index.path = target
         self.suffix = suffix
-        self.offset_index.path = self.path(OFFSET_INDEX)
-        self.time_index.path = self.path(TIME_INDEX)
-        self.transaction_index.path = self.path(TRANSACTION_INDEX)
 
     def remove(self) -> None:
         """Delete the files. The descriptor is closed when the last slice drops it."""
