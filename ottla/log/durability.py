@@ -3,9 +3,9 @@
 Rules:
 - An empty file needs only its name synced; so does a snapshot without producers, which only saves reading. The parent
   directory is synced once for the log's own directory; when the store stops, once for all logs in it.
-- Segments below the recovery point are synced already. Of the active segment only the records are synced, since its
-  indexes are rebuilt after a crash. A clean close writes the indexes of a small active segment without a sync: a clean
-  start rebuilds them.
+- Segments below the recovery point are synced already, unless their indexes were rebuilt since. Of the active segment
+  only the records are synced, since its indexes are rebuilt after a crash. A clean close writes the indexes of a small
+  active segment without a sync: a clean start rebuilds them.
 - A clean close takes a producer snapshot only if the next start could not know the producers without it, or would have
   to read more than a small active segment.
 - What was dirty stays dirty when a sync fails. `OutOfResources`: no fsync has failed, so nothing is lost, and the sync
@@ -21,6 +21,7 @@ from ottla.log.path import EPOCHS
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
+    from ottla.log.segment.segment import Segment
 
 #: Errors of a full disk, a file size limit or a lack of descriptors: the directory is not broken.
 HARMLESS_ERRORS = frozenset(
@@ -61,9 +62,8 @@ def sync(log: "Log", *, closing: bool) -> int:
             elif following is None and segment.is_small:
                 segment.sync()
                 segment.sync_transactions()
-            elif following is None or following.base_offset >= log.recovery_point:
-                segment.sync()
-                segment.sync_indexes()
+            elif following is None or following.base_offset >= log.recovery_point or segment.indexes_rebuilt:
+                _sync_with_indexes(segment)
         if text is not None and log.segments:
             # A log that was deleted meanwhile has no segments: another may have its path.
             _replace_epochs(log, text)
@@ -82,6 +82,17 @@ def sync(log: "Log", *, closing: bool) -> int:
             raise OutOfResources.of(error) from error
         raise
     return generation
+
+
+def _sync_with_indexes(segment: "Segment") -> None:
+    # Reset first: the loop may rebuild the indexes meanwhile.
+    rebuilt, segment.indexes_rebuilt = segment.indexes_rebuilt, False
+    try:
+        segment.sync()
+        segment.sync_indexes()
+    except OSError:
+        segment.indexes_rebuilt = segment.indexes_rebuilt or rebuilt
+        raise
 
 
 def _replace_epochs(log: "Log", text: str) -> None:

@@ -124,6 +124,76 @@ def test_a_log_that_was_cut_and_is_as_long_as_before_is_not_taken_for_unchanged(
     assert b"new" in log.read(1, 1000, end_offset=2).bytes()
 
 
+def _indexes(log: Log) -> list[object]:
+    return [(each.offset_index.entries(), each.time_index.entries()) for each in log.segments]
+
+
+def _rolled(log: Log, value: bytes = b"v") -> None:
+    for _ in range(3):
+        _put(log, value=value)
+    log.flush()
+    log.roll(_NOW_MS)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("bytes_each", [6_000, 9_000])
+def test_the_indexes_of_an_active_segment_are_trusted_after_a_stop_if_it_is_large(bytes_each: int, seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    for _ in range(2):
+        _put(log, value=bytes(bytes_each))
+    log.close()
+    before = _indexes(log)
+    disk.crash()
+    log = _open(disk)
+    assert log.active.is_small is (bytes_each == 6_000)
+    log.active.deactivate()
+    assert _indexes(log) == before
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_the_indexes_of_a_segment_whose_records_were_flushed_before_it_was_rolled_survive(seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    _rolled(log, bytes(5_000))
+    log.close()
+    before = _indexes(log)
+    disk.crash()
+    assert _indexes(_open(disk)) == before
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("how", ["a clean start", "a recovery", "a flush", "a flush that fails first"])
+def test_the_indexes_that_were_built_again_survive(how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that an administrator removed, of a segment that was synced long ago."""
+    log = _open(disk := _disk(seed))
+    for _ in range(3):
+        _rolled(log, bytes(5_000))
+    log.close()
+    before, point = _indexes(log), log.recovery_point
+    for kind in ("index", "timeindex"):
+        disk.remove(f"{log.path}/{0:020d}.{kind}")
+    disk.sync_directory(log.path)
+    log = _open(disk, clean=how == "a clean start", recovery_point=point)
+    if how == "a flush that fails first":
+        _without_files(monkeypatch, disk, "open", log)
+    if "flush" in how:
+        log.flush()
+    else:
+        log.close()
+    disk.crash()
+    assert _indexes(_open(disk)) == before
+
+
+def test_a_flush_syncs_the_records_of_a_large_active_segment_only_and_no_segment_twice() -> None:
+    log = _open(disk := _disk(0))
+    _rolled(log, bytes(9_000))
+    _put(log, value=bytes(20_000))
+    log.flush()
+    _put(log)
+    before = disk.effects
+    log.flush()
+    assert disk.effects - before == 1
+
+
 def test_an_epoch_of_deleted_records_only_is_not_in_the_checkpoint_of_a_clean_stop() -> None:
     """Nothing else has changed since the log was opened."""
     log = _open(disk := _disk(0))
