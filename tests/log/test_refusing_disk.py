@@ -72,6 +72,36 @@ def test_a_new_topic_does_not_begin_with_the_log_of_a_deleted_one(
     assert (log.topic_id, log.end_offset) == (other, 0)
 
 
+@pytest.mark.parametrize("outcome", ["is created", "is not created", "fails with its directory"])
+def test_a_deleted_log_that_kept_its_name_is_removed_later_though_a_new_one_of_the_name_is_not_created(
+    outcome: str, disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _open(disk, "/a", "/b")
+    _write(store, "t")
+    home = store.directory_of(_TP)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", _full)
+        with pytest.raises(OSError, match="no space"):
+            store.delete(_TP)
+        [new] = store.plan([_TP], Uuid(bytes(15) + b"\x0a"), {_TP: home})
+        with pytest.raises(OSError, match="no space"):
+            new.begin()
+    assert store.unrenamed() == [], "the new log may be about to have the name"
+    if outcome == "is created":
+        new.begin().adopt()
+    elif outcome == "fails with its directory":
+        store.fail(home, OSError(errno.EIO, "broken"))
+        new.give_up()
+    else:
+        new.give_up()
+    assert len(store.unrenamed()) == (outcome == "is not created")
+    for log in store.unrenamed():
+        store.rename_again(log, 1000)
+        store.remove_deleted(2000)
+        assert not [name for name in disk.list(home) if name.startswith("t-0")]
+    assert store._directory(home).load == (outcome == "is created")
+
+
 @pytest.mark.parametrize("room", range(0, 600, 12))
 def test_a_stop_with_a_full_disk_says_so_in_one_line_and_loses_nothing(
     disk: SimDisk, store: Store, room: int, caplog: pytest.LogCaptureFixture

@@ -5,7 +5,7 @@ Rules:
 - Before that a thread has the checkpoints of the future log's directory name it (`Arrival`): they list all logs there.
 - A deleted log leaves the store at once and is renamed soon; `Leadership` does so in steps. Its files go later:
   after `file.delete.delay.ms`, or when its disk takes that.
-- A directory that could not be renamed (a full disk) is tried again, until a new log may have its name.
+- A directory that could not be renamed (a full disk) is tried again, unless a new log may have its name.
 
 KIPs: 113 (moves).
 """
@@ -66,9 +66,13 @@ class Moves(Checkpoints):
         try:
             self._disk.rename(log.path, target)
         except OSError:
-            self._unrenamed[log.path] = log
+            self.rename_later(log)
             raise
         self.removals.add(now_ms + log.settings.file_delete_delay_ms, target)
+
+    def rename_later(self, log: Log) -> None:
+        """Have `unrenamed` name a deleted log: its directory could not be renamed, and no log took the name."""
+        self._unrenamed[log.path] = log
 
     def unrenamed(self) -> list[Log]:
         """The deleted logs whose directories could not be renamed."""

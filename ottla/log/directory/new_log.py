@@ -27,6 +27,8 @@ class NewLog:
     _directory: Directory
     _settings: LogSettings
     _now_ms: int
+    #: The deleted log that still has the name.
+    _earlier: Log | None = None
     _log: Log | None = None
 
     @property
@@ -54,13 +56,15 @@ class NewLog:
         return self
 
     def give_up(self) -> None:
-        """Count the log no more; once, on the loop: `adopt` does it, or the caller if `begin` failed."""
+        """Count the log no more: once, on the loop, if `begin` failed."""
         self._directory.load -= 1
+        if self._earlier is not None and self._directory.failure is None:
+            self._store.rename_later(self._earlier)
 
     def adopt(self) -> Log:
         """Add the log to the store."""
         assert self._log is not None, "begin comes first"
-        self.give_up()
+        self._directory.load -= 1
         self._store.adopt(self.tp, self._log, self._directory)
         self._directory.watermarks.pop(self.tp, None)
         return self._log

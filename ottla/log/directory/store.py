@@ -177,8 +177,9 @@ class Store(Moves):
             path = (preferred or {}).get(tp)
             directory = min(online, key=lambda each: each.load) if path is None else self._directory(path)
             directory.load += 1
-            self._unrenamed.pop(f"{directory.path}/{tp}", None)
-            planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
+            earlier = self._unrenamed.pop(f"{directory.path}/{tp}", None)
+            settings = self._settings_of(tp)
+            planned.append(NewLog(self, self._disk, tp, topic_id, directory, settings, self._now_ms, earlier))
         return planned
 
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
