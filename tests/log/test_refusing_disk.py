@@ -2,6 +2,7 @@
 
 import errno
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -100,6 +101,31 @@ def test_a_deleted_log_that_kept_its_name_is_removed_later_though_a_new_one_of_t
         store.remove_deleted(2000)
         assert not [name for name in disk.list(home) if name.startswith("t-0")]
     assert store._directory(home).load == (outcome == "is created")
+
+
+@pytest.mark.parametrize("step", range(9))
+def test_a_move_that_could_not_begin_does_not_begin_with_the_next_start(
+    step: int, disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _open(disk, "/a", "/b")
+    _write(store, "t")
+    to = "/b" if store.directory_of(_TP) == "/a" else "/a"
+    refused, effect, has_begun = disk.effects + step, disk.effect, False
+
+    def full_for_once() -> None:
+        if disk.effects == refused:
+            disk.effects += 1
+            _full()
+        effect()
+
+    with monkeypatch.context() as patch, suppress(OSError):
+        patch.setattr(disk, "effect", full_for_once)
+        store.begin_move(_TP, to, 1)
+        has_begun = True
+    assert (store.future(_TP) is not None) == has_begun == (step > 7)
+    store.abandon()
+    disk.kill()
+    assert _open(disk, "/a", "/b").unfinished_moves == ({_TP: to} if has_begun else {})
 
 
 @pytest.mark.parametrize("room", range(0, 600, 12))

@@ -118,9 +118,15 @@ class Moves(Checkpoints):
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
         log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
-        log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
-        # The directory must survive a crash, so that the next start begins the move again.
-        self._disk.sync_directory(path)
+        try:
+            log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
+            # The directory must survive a crash, so that the next start begins the move again.
+            self._disk.sync_directory(path)
+        except OSError:
+            # The caller hears that the move has not begun, so the next start must not begin it.
+            with suppress(OSError):
+                self._disk.remove_tree(log_path)
+            raise
         self._futures[tp] = (log, directory)
         return log
 
