@@ -74,6 +74,34 @@ def test_a_log_that_cannot_be_read_costs_its_own_directory_and_not_that_of_its_c
     assert scene.machine.failure is None
 
 
+@pytest.mark.parametrize("error", [None, errno.ENOSPC, errno.EIO])
+def test_a_move_whose_old_log_cannot_be_removed_says_so_and_ends(
+    error: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene, _, to = _five_records()
+    if to == "/b":
+        scene.move(1, to)
+        scene.until_moved(1, to)
+    home, to = "/b", "/a"
+    disk, rename = scene.machine.disk, scene.machine.disk.rename
+
+    def refused(source: str, target: str) -> None:
+        if error is not None and source == f"{home}/{MOVED}":
+            raise OSError(error, "refused", source)
+        rename(source, target)
+
+    caplog.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", refused)
+        assert scene.move(1, to) == "NONE"
+        scene.until_moved(1, to)
+    said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert [line.partition(":")[0] for line in said] == ([f"the old log of {MOVED} cannot be removed"] if error else [])
+    assert list(scene.node.failed_directories) == ([home] if error == errno.EIO else [])
+    assert scene.write(1, b"after") == "NONE"
+    assert scene.read(1) == scene.written[1]
+
+
 def test_a_copy_keeps_its_records_though_the_log_has_none_at_its_end() -> None:
     scene, log, to = _five_records()
     log.roll(1)

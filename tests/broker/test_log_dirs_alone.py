@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.partitions import preferred_directories
 from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.broker.partitions.preferred_directories import PreferredDirectories
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.metadata.feature import DIRECTORIES_FROM
 
@@ -78,3 +78,19 @@ def test_the_controller_is_told_of_a_place_that_it_does_not_know_of_a_replica_of
     dirs._assigned = lambda *_: None
     LogDirs._report_directories(dirs, {_ONE: _HERE})
     assert [(each.broker_epoch, each.directories[0].id) for each in asked] == ([(7, _HERE)] if is_told else [])
+
+
+@pytest.mark.parametrize("failed", ["/meta", "/a"])
+def test_a_start_without_the_metadata_logs_directory_ends_in_words(failed: str) -> None:
+    dirs: Any = SimpleNamespace(
+        _quorum=SimpleNamespace(directory="/meta", leader=None),
+        _runtime=SimpleNamespace(node_id=1),
+        _store=SimpleNamespace(failed_directories={failed: OSError("broken")}),
+    )
+    if failed == "/meta":
+        with pytest.raises(
+            OttlaError, match="the log directory /meta, which holds the metadata log, has failed: broken"
+        ):
+            LogDirs.report_failed_directories(dirs)
+    else:
+        LogDirs.report_failed_directories(dirs)

@@ -58,6 +58,17 @@ def test_an_aborted_transaction_stays_aborted(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
+def test_an_aborted_transaction_stays_aborted_though_its_producer_is_forgotten(seed: int) -> None:
+    log = _open(disk := _disk(seed))
+    _abort(log)
+    log.flush()
+    log.producers.expire(_NOW_MS * 10, 1)
+    assert not log.producers.by_id
+    log = _started_after_power_failure(disk, log)
+    assert [tuple(each)[:3] for each in log.aborted(0, log.end_offset)] == [(9, 0, 1)]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
 def test_a_leader_epoch_that_began_after_the_last_flush_is_known(seed: int) -> None:
     log = _open(disk := _disk(seed))
     _put(log, 1)
