@@ -99,13 +99,12 @@ def _replace_epochs(log: "Log", text: str) -> None:
     """Replace the epoch checkpoint; the caller syncs the directory."""
     path = f"{log.path}/{EPOCHS}"
     try:
-        beside = write_beside(log.disk, path, text, sync=True)
+        log.disk.rename(write_beside(log.disk, path, text, sync=True), path)
     except OSError as error:
         if error.errno in HARMLESS_ERRORS:
             # Only the replacement is incomplete; the log's own files are synced.
             raise OutOfResources.of(error) from error
         raise
-    log.disk.rename(beside, path)
 
 
 def close(log: "Log") -> None:

@@ -104,6 +104,25 @@ def test_a_flush_that_had_no_file_left_writes_the_epochs_the_next_time(
     assert (log.epoch_at(0), log.epoch_at(1)) == (1, 2)
 
 
+@pytest.mark.parametrize(("number", "is_harmless"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_epochs_that_a_full_disk_does_not_let_be_renamed_are_written_the_next_time(
+    number: int, is_harmless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _open(disk := _disk(0))
+    _put(log, 1)
+
+    def refuse(source: str, target: str) -> None:
+        raise OSError(number, "refused", source)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(disk, "rename", refuse)
+        with pytest.raises(OSError, match="refused") as raised:
+            log.flush()
+    assert isinstance(raised.value, OutOfResources) is is_harmless
+    log.flush()
+    assert read_text(disk, f"{log.path}/leader-epoch-checkpoint") == "0\n1\n1 0\n"
+
+
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_a_flush_that_had_no_file_left_keeps_a_new_segment_the_next_time(
     seed: int, monkeypatch: pytest.MonkeyPatch
