@@ -68,6 +68,20 @@ def test_an_aborted_transaction_stays_aborted_though_its_producer_is_forgotten(s
     assert [tuple(each)[:3] for each in log.aborted(0, log.end_offset)] == [(9, 0, 1)]
 
 
+def test_a_producer_is_known_after_a_stop_though_its_only_snapshot_is_where_the_log_begins() -> None:
+    """A start removes such a snapshot."""
+    log = _open(disk := _disk(0))
+    data = build([(_NOW_MS, b"k", b"v", [])], producer_id=9, producer_epoch=3, base_sequence=0)
+    log.append(bytearray(data), leader_epoch=1, now_ms=_NOW_MS)
+    log.roll(_NOW_MS)
+    _put(log)
+    log.advance_start_offset(1)
+    assert log.snapshots.latest == log.start_offset == 1
+    log.close()
+    log = Log.open(disk, "/d/t-0", LogSettings(), now_ms=_NOW_MS, clean=True, log_start_offset=1)
+    assert list(log.producers.by_id) == [9]
+
+
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_a_leader_epoch_that_began_after_the_last_flush_is_known(seed: int) -> None:
     log = _open(disk := _disk(seed))
