@@ -102,11 +102,17 @@ def test_a_broker_that_lost_track_needs_new_numbers_unless_another_batch_is_to_b
     assert fate(code, batch(numbered=numbered), ahead=ahead, transactions=transaction()) is in_transaction
 
 
-def test_a_batch_behind_one_that_comes_again_is_not_to_blame() -> None:
-    refused = batch()
-    for attempts, expected in ((1, RETRY), (0, RENUMBER)):
-        queue = Mock(spec=PartitionQueue, in_flight=[refused], closed=[batch(attempts=attempts)])
-        assert classify_error(refused, queue, KafkaError(OUT_OF_ORDER), None, SETTINGS, 0) is expected
+@pytest.mark.parametrize(
+    ("attempts", "serial", "expected"), [(1, 4, RETRY), (0, -1, RENUMBER), (1, 5, RENUMBER), (1, 6, RENUMBER)]
+)
+def test_only_a_batch_behind_one_that_comes_again_is_not_to_blame(
+    attempts: int, serial: int, expected: ErrorClass
+) -> None:
+    refused, waiting = batch(), batch(attempts=attempts)
+    # The halves of a batch have its serial.
+    refused.serial, waiting.serial = 5, serial
+    queue = Mock(spec=PartitionQueue, in_flight=[refused], closed=[waiting])
+    assert classify_error(refused, queue, KafkaError(OUT_OF_ORDER), None, SETTINGS, 0) is expected
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,19 @@ def test_batches_that_the_topic_finds_too_large_are_halved(bootstrap: str, admin
         assert producer.send(topic, b"after", partition=0).result(30).offset == 200
 
 
+def test_a_record_that_the_topic_finds_too_large_fails_alone(bootstrap: str, admin: Admin, topic: str) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin.alter_config(resource, {"max.message.bytes": "2000"})
+    eventually(lambda: admin.describe_config(resource, ["max.message.bytes"])["max.message.bytes"].value == "2000")
+    with Producer(bootstrap, linger_ms=50) as producer:
+        sizes = [3000 if number == 5 else 100 for number in range(40)]
+        deliveries = [producer.send(topic, b"v" * size, partition=0) for size in sizes]
+        with pytest.raises(KafkaError) as error:
+            deliveries.pop(5).result(30)
+        assert error.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert [one.result(30).offset for one in deliveries] == list(range(39))
+
+
 def test_a_topic_that_is_not_there_is_said_after_max_block_ms(bootstrap: str, name: str) -> None:
     with Producer(bootstrap, max_block_ms=300) as producer, pytest.raises(KafkaError) as error:
         producer.send("no spaces!", b"v")

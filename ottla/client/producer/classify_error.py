@@ -116,7 +116,9 @@ def classify_error(
     retriable = code.retriable
     lost = False
     if batch.producer is not None and code in _LOST_TRACK:
-        first = partition.in_flight[0] is batch and not any(queued.attempts for queued in partition.closed)
+        # A batch that comes again later, such as the other half of a split one, is not to blame.
+        earlier = any(queued.attempts and queued.serial < batch.serial for queued in partition.closed)
+        first = partition.in_flight[0] is batch and not earlier
         if transactions is None:
             lost, retriable = first, True
         else:
