@@ -178,6 +178,13 @@ def test_versions_are_valid_until_the_next_one() -> None:
         ("D", 40, None),
         ("E", 20, 30),
     ]
+    assert store.put("j", "F", 21) == IS_LATEST
+    assert store.put("i", "G", 100) == IS_LATEST
+    # 79 is before the history, where only the latest of a key can be read, and nothing deleted.
+    assert [store.get("j", time) for time in (20, 21, 79)] == [None, ("F", 21, None), ("F", 21, None)]
+    assert store.get("k", 39) is None
+    assert store.delete("j", 79) is None
+    assert store.get("j")[:2] == ("F", 21)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -42,13 +42,16 @@ class VersionedStore(TimedStore):
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Put a version; None deletes as of that time. Returns until when it is valid, IS_LATEST or NOT_PUT."""
+        key_bytes = self._key.serialize(self._topic, key)
+        data = None if value is None else self._value.serialize(self._topic, value)
         if timestamp > self._observed.value:
             self._observed.value = timestamp
-        elif timestamp < self._observed.value - self.spec.retention_ms:
+        elif self._expired(timestamp):
+            # Kafka Streams logs expired records too.
+            if self._log is not None:
+                self._log(self.name, key_bytes, data, timestamp)
             return NOT_PUT
-        key_bytes = self._key.serialize(self._topic, key)
         entry_key = key_bytes + timestamp.to_bytes(8, "big")
-        data = None if value is None else self._value.serialize(self._topic, value)
         later = next(self._versions(key_bytes, timestamp + 1, None), None)
         self.entries.put(entry_key, _TOMBSTONE if data is None else b"\x01" + data)
         if data is None:
@@ -60,18 +63,18 @@ class VersionedStore(TimedStore):
         return IS_LATEST if later is None else later[0]
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Delete as of a time. Returns the value that was valid then."""
-        old = self.get(key, timestamp)
+        """Delete as of a time. Returns the value that was valid then; None if the time is before the history."""
+        old = None if self._expired(timestamp) else self.get(key, timestamp)
         self.put(key, None, timestamp)
         return old
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """The latest value, or the one that was valid at `as_of` (ms)."""
-        if as_of is not None and as_of < self._observed.value - self.spec.retention_ms:
-            return None
+        """The latest value, or the one that was valid at `as_of` (ms); before the history, the latest or none."""
         key_bytes = self._key.serialize(self._topic, key)
-        version = next(self._versions(key_bytes, None, as_of, reverse=True), None)
-        if version is None or version[1] == _TOMBSTONE:
+        # What remains of the earlier versions there depends on when they were dropped.
+        latest = None if as_of is not None and self._expired(as_of) else as_of
+        version = next(self._versions(key_bytes, None, latest, reverse=True), None)
+        if version is None or version[1] == _TOMBSTONE or (as_of is not None and version[0] > as_of):
             return None
         return VersionedRecord(self._value.deserialize(self._topic, version[1][1:]), version[0])
 
@@ -83,6 +86,10 @@ class VersionedStore(TimedStore):
             if data != _TOMBSTONE and (latest is None or timestamp <= latest) and (end is None or end > earliest):
                 yield VersionedRecord(self._value.deserialize(self._topic, data[1:]), timestamp, end)
             end = timestamp
+
+    def _expired(self, timestamp: int) -> bool:
+        """Whether a time is before the history."""
+        return timestamp < self._observed.value - self.spec.retention_ms
 
     def _versions(
         self, key_bytes: bytes, earliest: int | None, latest: int | None, reverse: bool = False
