@@ -18,6 +18,7 @@ from ottla.flow.task.push import Fused, Push, at, call_all
 from ottla.flow.topology import Sink
 from ottla.flow.where import here
 from ottla.flow.window import ms
+from ottla.kernel.topic_name import is_legal_name
 
 if TYPE_CHECKING:
     from ottla.flow.engine import Task
@@ -247,8 +248,11 @@ class SinkNode:
 
     def _extract_topic(self, extractor: Callable[..., str], record: Record) -> str:
         named: Any = extractor(record.key, record.value, self._task.context(record))
-        if not isinstance(named, str) or not named:
-            raise StreamsError(f"the topic extractor of {self.name} returned {named!r} (expected a topic name)")
+        if not isinstance(named, str) or not is_legal_name(named):
+            raise StreamsError(
+                f"the topic extractor of {self.name} returned {named!r} (expected a topic name: 1 to 249 letters, "
+                "digits, '.', '_' and '-')"
+            )
         return named
 
     def _write(self, topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.flow.error import StreamsError
 from ottla.flow.handler import ErrorContext, Handler, Handlers, Response
+from ottla.flow.record import Output
 from ottla.flow.topology import Topology
 
 
@@ -31,7 +32,10 @@ def failure_of(topology: Topology, context: ErrorContext, error: BaseException) 
             break
     else:
         origin = ""
-    position = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
+    if context.topic:
+        position = f"{context.topic}-{context.partition} at offset {context.offset}"
+    else:  # several input records may have made an output that a broker rejects
+        position = f"an output to {context.record.topic}" if isinstance(context.record, Output) else "a punctuator"
     hint = ""
     if context.node in topology.sources:
         hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) skips such records"

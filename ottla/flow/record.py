@@ -17,14 +17,14 @@ TIME_MAX = (1 << 63) - 1
 class Record:
     """A key, a value, a timestamp in ms since 1970, and headers. Immutable: the `with_` methods return a copy.
 
-    ValueError if the timestamp is negative.
+    ValueError if the timestamp is negative or no timestamp of Kafka.
     """
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> None:
-        if timestamp < 0:
-            raise ValueError(f"invalid timestamp: {timestamp} (expected milliseconds since 1970, 0 or more)")
+        if timestamp.__class__ is not int or not 0 <= timestamp <= TIME_MAX:
+            raise ValueError(f"invalid timestamp: {timestamp} (expected milliseconds since 1970 as an int, 0 or more)")
         self.key = key
         self.value = value
         self.timestamp = timestamp

@@ -17,8 +17,9 @@ def test_a_part_of_a_record_is_another_in_a_copy(kind: type[Record]) -> None:
     assert (one.key, one.value, one.timestamp, one.headers) == ("k", "v", 5, HEADERS)
     others = [kind("l", "v", 5, HEADERS), kind("k", "w", 5, HEADERS), kind("k", "v", 6, HEADERS), kind("k", "v", 5)]
     assert one not in others
-    with pytest.raises(ValueError, match="invalid timestamp: -1"):
-        one.with_timestamp(-1)
+    for invalid in (-1, 1 << 63, 1.5, True, None):
+        with pytest.raises(ValueError, match=f"invalid timestamp: {invalid} "):
+            one.with_timestamp(invalid)  # type: ignore[arg-type]
 
 
 def test_the_key_is_another_in_a_copy_where_it_may_be() -> None:

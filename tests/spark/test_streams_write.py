@@ -1,19 +1,25 @@
-"""What a task writes to its changelogs, and the partitions of its outputs."""
+"""What a task writes to its changelogs, the partitions of its outputs, and what it cannot write."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 import ottla
 from ottla.client import Consumer, Producer
+from ottla.flow.record import Output
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import commit
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.write import write_changes
-from ottla.streams import StreamsBuilder
+from ottla.streams import Handlers, KStream, Processor, Record, Response, StreamsBuilder, StreamsError, serdes
+from tests.spark.in_process import start
+
+WAIT_S = 30
 
 
 @pytest.mark.parametrize("count", [23, 24, 100])
@@ -48,3 +54,47 @@ def test_an_output_topic_that_grows_gets_records_in_its_new_partitions(monkeypat
     assert [committer.count(topic) for topic in sizes] == [2, 2]
     now += 2
     assert [committer.count(topic) for topic in sizes] == [3, 2], "keys of a repartition topic keep their partition"
+
+
+class Spoil(Processor):
+    def process(self, record: Record) -> None:
+        self.context.forward(Record(record.key, record.value, record.timestamp, ((5, b"x"),)))  # type: ignore[arg-type]
+
+
+def write_number(stream: KStream[Any, Any]) -> None:
+    number = serdes.of_functions("number", lambda value: 5, bytes.decode)  # type: ignore[arg-type, return-value]
+    stream.to("out", value_serde=number)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+@pytest.mark.parametrize(
+    ("add", "told"),
+    [
+        (lambda stream: stream.process(Spoil).to("out"), "task 0_0 cannot write to topic out: "),
+        (write_number, "task 0_0 cannot write to topic out: "),
+        (lambda stream: stream.to("out", partitioner=lambda *_: 7), r"has no partition 7 \(expected 0 to 1\)"),
+        (lambda stream: stream.map_values(lambda value: 1 / 0).to("out"), "invalid topic name: 'a letter'"),
+    ],
+)
+def test_an_output_that_cannot_be_written_ends_the_program(
+    add: Callable[[KStream[Any, Any]], Any], told: str, guarantee: str, count: int
+) -> None:
+    """Other tasks would make progress, so it would be written again forever."""
+    builder = StreamsBuilder()
+    add(builder.stream("in"))
+    letter = Handlers(processing=lambda context, error: Response.resume(Output("a letter", None, None, 0)))
+    config = {"processing.guarantee": guarantee}
+    app = builder.build("app", key_serde="string", value_serde="string", config=config, handlers=letter)
+    with ottla.Node() as node:
+        node.create_topic("in")
+        node.create_topic("out", 2)
+        with Producer(node.bootstrap_servers) as producer:
+            for _ in range(count):
+                producer.send("in", b"v", b"k")
+        running = start(app, node.bootstrap_servers)
+        try:
+            with pytest.raises(StreamsError, match=told):
+                running.await_termination(WAIT_S)
+        finally:
+            running.stop()

@@ -253,6 +253,14 @@ def test_a_record_without_a_timestamp_fails_by_default() -> None:
         made.input_topic("in").pipe("k", 9, -1)
 
 
+def test_an_extractor_beyond_the_last_timestamp_fails() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", timestamp_extractor=lambda record, newest: 1 << 63).to("out")
+    made = TestDriver(builder.build(key_serde="string", value_serde="long"))
+    with pytest.raises(StreamsError, match=r"the timestamp extractor of .* failed: ValueError: .* 9223372036854775808"):
+        made.input_topic("in").pipe("k", 9, 1)
+
+
 def test_what_was_written_before_an_error_is_kept() -> None:
     """Also what had gone through a repartition topic already."""
     builder = StreamsBuilder()

@@ -255,12 +255,12 @@ def test_a_record_goes_once_to_each_partition_that_a_partitioner_returns(chosen:
     assert [(output.topic, output.partition) for output in outputs] == [("out", 0), ("out", 1)]
 
 
-@pytest.mark.parametrize("named", ["", None, 5])
+@pytest.mark.parametrize("named", ["", None, 5, "a b", "..", "n" * 250])
 def test_an_extractor_that_names_no_topic_is_told(named: Any) -> None:
     builder = StreamsBuilder()
     builder.stream("in").to(lambda key, value, context: named)
     driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
-    with pytest.raises(StreamsError, match=re.escape(f"returned {named!r} (expected a topic name)")):
+    with pytest.raises(StreamsError, match=re.escape(f"returned {named!r} (expected a topic name: 1 to 249 letters")):
         driver.input_topic("in").pipe("k", "v")
 
 

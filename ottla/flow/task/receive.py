@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.error import StreamsError
-from ottla.flow.record import Headers, Input, Record
+from ottla.flow.record import TIME_MAX, Headers, Input, Record
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Extractor
 from ottla.flow.window import time_ms
@@ -121,6 +121,8 @@ class Receiver:
         )
         try:
             timestamp = time_ms(extractor(seen, newest.value), "result")
+            if timestamp > TIME_MAX:
+                raise ValueError(f"the result is {timestamp} (expected milliseconds since 1970)")
         except Exception as error:
             message = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
             raise StreamsError(message) from error

@@ -9,6 +9,8 @@ Rules:
   continues, everything else is written again without it, record by record. Its dead letter has no value if that was too
   large, and names no source, because several input records may have made one output.
 - A changelog entry that is rejected ends the program: its state cannot be restored without the entry.
+- What can never be written ends the program too: a value that is not bytes, a topic's name or a partition that cannot
+  be. Reopening the task would only repeat it, forever if other tasks make progress.
 """
 
 from __future__ import annotations
@@ -90,9 +92,19 @@ class Committer:
         try:
             self._attempt(outputs, changes, offsets)
         except KafkaError as error:
-            if error.code not in REFUSED:
-                raise
-            self._without_refused(task, singles(outputs), changes, offsets)
+            if error.code in REFUSED:
+                return self._without_refused(task, singles(outputs), changes, offsets)
+            if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION or self._lacks_partition(error, outputs):
+                raise StreamsError(f"task {self._plan.id} cannot write an output: {error}") from error
+            raise
+
+    def _lacks_partition(self, error: KafkaError, outputs: list[AnyOutput]) -> bool:
+        """Whether a partitioner chose a partition that the topic does not have."""
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        given = {(output.topic, output.partition) for output in outputs if isinstance(output, Output)}
+        sizes = {topic: len(self._producer.partitions_for(topic)) for topic, number in given if number is not None}
+        return any(number is not None and number >= sizes[topic] for topic, number in given)
 
     def _too_many_cells(self, offsets: Offsets) -> str:
         size = max(len(offset.metadata) for offset in offsets.values())
@@ -158,14 +170,20 @@ class Committer:
         self._admin.alter_group_offsets(group, offsets).check()
 
     def _write(self, outputs: list[AnyOutput], changes: Changes, *, singly: bool) -> None:
-        if singly:
-            self._write_singly(singles(outputs))
-        else:
-            for topic, topic_outputs in by_topic(outputs):
-                write(self._producer, topic, topic_outputs, self.count)
-        for store in self._plan.stores:
-            if entries := changes.stores.get(store):
-                write_changes(self._producer, self._program.changelog(store), self._plan.partition, entries)
+        topic = ""
+        try:
+            if singly:
+                self._write_singly(singles(outputs))
+            else:
+                for topic, topic_outputs in by_topic(outputs):
+                    write(self._producer, topic, topic_outputs, self.count)
+            for store in self._plan.stores:
+                if entries := changes.stores.get(store):
+                    topic = self._program.changelog(store)
+                    write_changes(self._producer, topic, self._plan.partition, entries)
+        except (TypeError, ValueError, OverflowError) as error:
+            why = f"cannot write to topic {topic}: {type(error).__name__}: {error}"
+            raise StreamsError(f"task {self._plan.id} {why}; look at the serdes and headers of its records") from error
 
     def _write_singly(self, outputs: list[Output]) -> None:
         for output in outputs:
