@@ -83,6 +83,24 @@ def check_name(name: str, what: str, where: Where) -> None:
         )
 
 
+def check_supplier(supplier: Callable[[], Any], where: Where) -> None:
+    """TopologyError if a supplier returns one object for all tasks (Kafka Streams: ApiUtils.checkSupplier).
+
+    Such an object would write into the stores and outputs of the task that was opened last, outside of the transaction
+    of the record that it processes.
+    """
+    if isinstance(supplier, type):
+        return
+    try:
+        first, second = supplier(), supplier()
+    except Exception:  # the task that opens it names the error
+        return
+    if first is second and (hasattr(first, "process") or hasattr(first, "transform")):
+        raise TopologyError(
+            f"{named(supplier)} returned the same object twice (expected a new one for each task)", where
+        )
+
+
 def _wrapped(function: Any) -> Any:
     hints: dict[str, Any] = {}
     signature: list[inspect.Signature] = []

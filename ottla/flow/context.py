@@ -17,7 +17,7 @@ from ottla.flow.task.punctuation import CANCELLED, Schedule
 from ottla.flow.task.push import Fused, Push, at, call_all
 from ottla.flow.topology import Sink
 from ottla.flow.where import here
-from ottla.flow.window import ms
+from ottla.flow.window import Time, ms, time_ms
 from ottla.kernel.topic_name import is_legal_name
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class NodeContext:
     def start(self) -> None:
         self._starting = True
         if hasattr(self.processor, "init"):
+            self.forward = self._forward_early  # type: ignore[method-assign]
             self.processor.init(self)
+            del self.forward
         self._starting = False
 
     def link(self) -> None:
@@ -86,6 +88,13 @@ class NodeContext:
         emit = self.emit_at if child is None else at(self.task, self.child(child))
         emit(record.key, record.value, record.timestamp, record.headers)
 
+    def _forward_early(self, record: Record, child: str | None = None) -> None:
+        where = self.task.topology.processors[self.name].where
+        raise StreamsError(
+            f"{self.name} ({where}) forwards a record in init, before the nodes downstream are open; forward it in "
+            "process, or in a punctuator"
+        )
+
     def child(self, name: str) -> Push:
         pushes: list[Push] = [node.push for child, node in self._children if child == name]
         if not pushes:
@@ -106,7 +115,7 @@ class NodeContext:
         return self.task.store(name)
 
     def schedule(
-        self, interval: Any, kind: PunctuationType, punctuator: Callable[[int], None], start: int | None = None
+        self, interval: Any, kind: PunctuationType, punctuator: Callable[[int], None], start: Time | None = None
     ) -> Schedule:
         every = ms(interval, "punctuation interval")
         if every < 1:
@@ -117,6 +126,8 @@ class NodeContext:
                 f"invalid schedule: {kind!r}, {named(punctuator)} (expected a PunctuationType and a function of time)",
                 here(),
             )
+        if start is not None:
+            start = time_ms(start, "start of a punctuator")
         wall_clock = kind is PunctuationType.WALL_CLOCK_TIME
         now = self.task.now if wall_clock else self.task.stream_time
         first = start if start is not None else now + every if wall_clock else 0

@@ -9,7 +9,8 @@
             if self.seen.put_if_absent(record.key, record.timestamp) is None:
                 self.context.forward(record)
 
-A supplier is a class or a function without arguments that makes a new processor for each task. The stores in its
+A supplier is a class or a function without arguments that makes a new processor for each task. It is called twice when
+the program is built, to check that. The stores in its
 attribute or method `stores` (see `ottla.streams.stores`), if it has one, are added and connected.
 """
 
@@ -47,7 +48,7 @@ class Context(Protocol):
     def forward(self, record: Record, child: str | None = None) -> None:
         """Pass a record to all children, or to the child with this node name. The call returns when they are done.
 
-        StreamsError if there is no such child.
+        StreamsError if there is no such child, or in `init`.
         """
 
     def get_state_store(self, name: str) -> Any:
@@ -58,9 +59,10 @@ class Context(Protocol):
         interval: Any,
         kind: PunctuationType,
         punctuator: Callable[[int], None],
-        start: int | None = None,
+        start: Any = None,
     ) -> Cancellable:
-        """Call `punctuator(time in ms)` every `interval` (a timedelta or ms), first at `start` (ms since 1970).
+        """Call `punctuator(time in ms)` every `interval` (a timedelta or ms), first at `start` (a datetime with a
+        time zone, or ms since 1970).
 
         A punctuator that has missed several intervals is called once for them. One that is scheduled in `init` keeps
         its due times over a restart; one that is scheduled later ends with the task. TopologyError if the interval is

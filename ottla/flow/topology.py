@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.flow.check import check_name, checked
+from ottla.flow.check import check_name, check_supplier, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.processor import Supplier
 from ottla.flow.serde import Serde, serde
@@ -155,8 +155,13 @@ class Topology:
         return self
 
     def add_processor(self, name: str, supplier: Supplier, *parents: str, where: Where | None = None) -> Topology:
-        """Add a processor downstream of its parents. Stores that the supplier declares are added and connected."""
-        where = where or here()
+        """Add a processor downstream of its parents. Stores that the supplier declares are added and connected.
+
+        TopologyError if the supplier returns the same object twice.
+        """
+        if where is None:  # the DSL has checked its own
+            where = here()
+            check_supplier(supplier, where)
         self._claim(name, where)
         self._known(name, parents, where)
         self.processors[name] = ProcessorNode(name, supplier, parents, [], where)
@@ -228,7 +233,9 @@ class Topology:
         where: Where | None = None,
     ) -> Topology:
         """Add a global store: every task holds all partitions of `topic`, and one processor writes the store."""
-        where = where or here()
+        if where is None:
+            where = here()
+            check_supplier(supplier, where)
         spec = spec.build() if hasattr(spec, "build") else spec
         self.add_source(
             source,
@@ -261,6 +268,7 @@ class Topology:
     ) -> Topology:
         """Add a store that is filled from a topic, which also serves as its changelog (KIP-813)."""
         where = here()
+        check_supplier(supplier, where)
         spec = (spec.build() if hasattr(spec, "build") else spec).without_logging()
         self.add_source(
             source,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ottla.flow import plan, setting
-from ottla.flow.check import check_name, checked
+from ottla.flow.check import check_name, check_supplier, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.handler import Handlers
 from ottla.flow.lower import lower
@@ -157,6 +157,7 @@ class StreamsBuilder:
         """Add a global store: every task holds all of `topic`, and the processor from `supplier` writes the store."""
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, None, name)
         where = here()
+        check_supplier(supplier, where)
         source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
         processor = self.named(options.name, "KTABLE-SOURCE-")
         schema = plan.Schema("global table", serde(options.key_serde, where), serde(options.value_serde, where))

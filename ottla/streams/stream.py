@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
-from ottla.flow.check import check_name, checked, named
+from ottla.flow.check import check_name, check_supplier, checked, named
 from ottla.flow.column.batch import BatchFunction
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.kind import type_of
@@ -176,6 +176,7 @@ class KStream(Generic[K, V]):
         keyed operators then repartition. `key_serde` and `value_serde` are those of the forwarded records.
         """
         where = here()
+        check_supplier(supplier, where)
         schema = plan.Schema(key=serde(key_serde, where), value=serde(value_serde, where), partitioned=False)
         node_name = self._processor_name(name, "KSTREAM-PROCESSOR-", where)
         node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, False))
@@ -186,6 +187,7 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         """Run a custom processor that cannot change keys. It gets and forwards `FixedKeyRecord`; see `process`."""
         where = here()
+        check_supplier(supplier, where)
         schema = replace(self.node.schema, value=serde(value_serde, where))
         node_name = self._processor_name(name, "KSTREAM-PROCESSVALUES-", where)
         node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, True))

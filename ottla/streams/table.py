@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ottla.flow import plan
-from ottla.flow.check import checked
+from ottla.flow.check import check_supplier, checked
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.function import ColumnFunction, PairFunction, without_time
 from ottla.flow.error import TopologyError
@@ -91,6 +91,7 @@ class KTable(Generic[K, V]):
         `transform(key, value)`, which is called for nulls too, and optionally `init(context)` and `close()`. The named
         stores are available from the context.
         """
+        check_supplier(supplier, here())
         return self._derive("transform_values", supplier, "KTABLE-TRANSFORMVALUES-", name, materialized, None, stores)
 
     def to_stream(self, mapper: Callable[[K, V], Any] | None = None, name: str | None = None) -> KStream[Any, V]:
