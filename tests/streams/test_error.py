@@ -13,15 +13,18 @@ from ottla.streams import (
     Handlers,
     JoinWindows,
     KStream,
+    Materialized,
     Processor,
     Record,
     Response,
+    SessionWindows,
     StreamsBuilder,
     StreamsError,
     TestDriver,
     TimeWindows,
     log_and_continue,
     log_and_skip_on_invalid_timestamp,
+    stores,
     use_partition_time_on_invalid_timestamp,
     value,
     wallclock_timestamp,
@@ -271,3 +274,55 @@ def test_what_was_written_before_an_error_is_kept() -> None:
     with pytest.raises(StreamsError, match="ValueError"):
         made.input_topic("in").pipe("k", "one")
     assert made.output_topic("first").read_values() == ["one"]
+
+
+def _explode(left: str | None, right: str | None) -> str:
+    if left == "bad":
+        raise ValueError("no")
+    return f"{left}|{right}"
+
+
+def _going(builder: StreamsBuilder) -> TestDriver:
+    handlers = Handlers(processing=log_and_continue, dead_letter_topic="dead")
+    return TestDriver(builder.build(key_serde="string", value_serde="string", handlers=handlers))
+
+
+def test_a_record_without_a_match_on_which_the_joiner_fails_holds_up_no_other() -> None:
+    """In Kafka Streams it stays, and fails a record that arrives each second."""
+    builder = StreamsBuilder()
+    windows = JoinWindows.of_time_difference_with_no_grace(10)
+    builder.stream("in").left_join(builder.stream("other"), _explode, windows).to("out")
+    made = _going(builder)
+    topic = made.input_topic("in")
+    for number, text in enumerate(["bad", "a", "b", "c"]):
+        made.advance_wall_clock(1000)
+        topic.pipe(text, text, number * 100)
+    assert made.output_topic("out").read_values() == ["a|None", "b|None"]
+    assert (made.dropped, len(made.output_topic("dead"))) == (1, 1)
+
+
+def test_a_record_that_waited_for_its_grace_period_has_its_own_dead_letter() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("rows", materialized=Materialized.as_(stores.versioned("rows", 1000)))
+    builder.stream("in").join(table, _explode, grace=10).to("out")
+    made = _going(builder)
+    made.input_topic("rows").pipe("k", "row", 0)
+    topic = made.input_topic("in")
+    for number, text in enumerate(["bad", "a", "b", "c"]):
+        topic.pipe("k", text, number * 100)
+    assert made.output_topic("out").read_values() == ["a|row", "b|row"]
+    (letter,) = made.take_produced()["dead"]
+    assert dict(letter.headers)["__streams.errors.offset"] == b"0"
+
+
+def test_a_session_stays_if_the_aggregator_fails() -> None:
+    """Kafka Streams removes it before it calls the aggregator."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(10))
+    table = grouped.aggregate(lambda: "", lambda key, value, text: text + value[0], lambda key, one, other: one + other)
+    table.to_stream(lambda key, value: key.key).to("out")
+    made = _going(builder)
+    topic = made.input_topic("in")
+    for text in ("a", "", "b"):
+        topic.pipe("k", text, len(made.output_topic("out")))
+    assert made.output_topic("out").read_values() == ["a", None, "ab"]

@@ -67,6 +67,8 @@ class _SessionAggregate(Processor):
         if window.end < close:
             self.context.drop()
         else:
+            # Before the sessions are removed: they stay if the aggregator fails.
+            aggregate = self._aggregator(key, record.value, aggregate)
             before = None
             if window != Window(timestamp, timestamp):
                 for session, value in olds:
@@ -74,7 +76,6 @@ class _SessionAggregate(Processor):
                     self._forward(session, value, None)
             elif merged and not self._without_cache:
                 before = olds[0][1]
-            aggregate = self._aggregator(key, record.value, aggregate)
             session = Windowed(key, window)
             self._store.put(session, aggregate)
             self._forward(session, before, aggregate)

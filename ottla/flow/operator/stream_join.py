@@ -6,6 +6,8 @@ Rules (verified with Kafka Streams 4.3):
 - On an outer side, a record without a match is a candidate until its window closes; if the window has already closed,
   the result is emitted at once. Expired candidates are emitted when a record with the newest timestamp arrives, at most
   once per second of wall clock, by time, right side first, then by key. The results carry that record's headers.
+- If the joiner fails on a candidate, the processing handler decides about the candidate. In Kafka Streams it decides
+  about the record that arrived, and the candidate stays.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class StreamJoin(Fused):
                         node.drop()
                     return
                 if candidates is not None and timestamp == stream_time.value:
-                    self._emit_expired(candidates, emit_at, headers)
+                    self._emit_expired(candidates, emit_at, headers, on_error)
                 latest = max(0, timestamp + after)
                 matches = find(key, max(0, timestamp - before), latest)
                 for other_time, other in matches:
@@ -132,7 +134,9 @@ class StreamJoin(Fused):
     def _joined(self, key: Any, value: Any, other: Any) -> Any:
         return self.joiner(key, value, other) if self.left else self.joiner(key, other, value)
 
-    def _emit_expired(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
+    def _emit_expired(
+        self, candidates: UnjoinedStore, emit_at: Push, headers: Headers, on_error: Callable[..., None]
+    ) -> None:
         clock, now = self.clock, self.context.current_system_time_ms()
         due = clock.oldest.value + self.after + self.windows.grace_ms
         # Without a candidate the sum overflows in Java and turns negative, so the interval starts; do the same.
@@ -151,7 +155,13 @@ class StreamJoin(Fused):
                 open_sides.add(candidate.left)
                 continue
             left, right = (candidate.value, None) if candidate.left else (None, candidate.value)
-            emit_at(candidate.key, self.joiner(candidate.key, left, right), candidate.timestamp, headers)
+            try:
+                joined = self.joiner(candidate.key, left, right)
+            except Exception as error:
+                # Left in the store, it would fail all later records, which are not to blame.
+                on_error(candidate.key, candidate.value, candidate.timestamp, headers, error)
+            else:
+                emit_at(candidate.key, joined, candidate.timestamp, headers)
             candidates.remove_entry(candidate.entry_key)
 
     def _is_open(self, candidate: Candidate) -> bool:

@@ -63,7 +63,7 @@ class StreamTableJoin(Fused):
                 elif buffer is None:
                     join(name, key, value, timestamp, headers)
                 else:
-                    self._wait(buffer, name, Record(key, value, timestamp, headers), join)
+                    self._wait(buffer, name, Record(key, value, timestamp, headers), join, on_error)
             except Failed:
                 raise
             except Exception as error:
@@ -89,7 +89,9 @@ class StreamTableJoin(Fused):
 
         return join
 
-    def _wait(self, buffer: JoinBuffer, name: Any, record: Record, join: Callable[..., None]) -> None:
+    def _wait(
+        self, buffer: JoinBuffer, name: Any, record: Record, join: Callable[..., None], on_error: Callable[..., None]
+    ) -> None:
         metadata = self.context.record_metadata()
         assert metadata is not None
         if not buffer.put(record, metadata):
@@ -97,6 +99,11 @@ class StreamTableJoin(Fused):
             return
         for held in buffer.due():
             due = held.record
-            selected = due.key if self.selector is None else self.selector(due.key, due.value)
             with _HeldRecordContext(self.context, held.context):
-                join(selected, due.key, due.value, due.timestamp, due.headers)
+                try:
+                    selected = due.key if self.selector is None else self.selector(due.key, due.value)
+                    join(selected, due.key, due.value, due.timestamp, due.headers)
+                except Failed:
+                    raise
+                except Exception as error:  # an error of this record, not of the one that made it due
+                    on_error(due.key, due.value, due.timestamp, due.headers, error)
