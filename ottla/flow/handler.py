@@ -91,7 +91,9 @@ def log_and_fail(context: ErrorContext, error: BaseException) -> Response:
 
 
 def log_and_continue(context: ErrorContext, error: BaseException) -> Response:
-    """Drop the record at the failed node and continue (Kafka Streams: LogAndContinue). Other branches keep it."""
+    """Drop the record at the failed node and continue (Kafka Streams: LogAndContinue). Other branches keep it. The host
+    logs the error; the engine has no log.
+    """
     return Response.resume()
 
 
@@ -99,7 +101,8 @@ def log_and_continue(context: ErrorContext, error: BaseException) -> Response:
 @dataclass(frozen=True, slots=True)
 class Handlers:
     """A handler for each kind of error. With `dead_letter_topic`, a response without dead letters gets one: the source
-    record with the error in its headers.
+    record with the error in its headers. Global stores write none, because every worker reads their topics from the
+    beginning: a dropped record is logged.
     """
 
     deserialization: Handler = log_and_fail

@@ -14,9 +14,22 @@ from ottla.client import Consumer, Producer
 from ottla.flow.record import Output
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import commit
+from ottla.spark.streams.error_log import with_log
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.write import write_changes
-from ottla.streams import Handlers, KStream, Processor, Record, Response, StreamsBuilder, StreamsError, serdes
+from ottla.streams import (
+    ErrorContext,
+    Handlers,
+    KStream,
+    Processor,
+    Record,
+    Response,
+    StreamsBuilder,
+    StreamsError,
+    log_and_continue,
+    log_and_fail,
+    serdes,
+)
 from tests.spark.in_process import start
 
 WAIT_S = 30
@@ -98,3 +111,53 @@ def test_an_output_that_cannot_be_written_ends_the_program(
                 running.await_termination(WAIT_S)
         finally:
             running.stop()
+
+
+def test_a_record_that_a_global_store_cannot_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """It is dropped without a dead letter: each worker would write one, at each start."""
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", value_serde="long", materialized="rates")
+    builder.stream("in").join(rates, lambda value, rate: f"{value}{rate}", key_selector=lambda key, value: key).to(
+        "out"
+    )
+    handlers = Handlers(deserialization=log_and_continue, dead_letter_topic="dead")
+    app = builder.build("app", key_serde="string", value_serde="string", handlers=handlers)
+    with ottla.Node() as node:
+        for topic in ("in", "out", "rates", "dead"):
+            node.create_topic(topic)
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("rates", b"bad", b"x").result(WAIT_S)
+            producer.send("rates", (7).to_bytes(8, "big"), b"k").result(WAIT_S)
+            producer.send("in", b"v", b"k").result(WAIT_S)
+        running = start(app, node.bootstrap_servers)
+        try:
+            assert [record.value for record in committed(node, "out", 1)] == [b"v7"]
+        finally:
+            running.stop()
+    dropped, letter = (text for text in caplog.messages if "global" in text)
+    assert dropped.startswith(
+        "task global drops a record at KSTREAM-SOURCE-0000000000 (rates-0 at offset 0): SerdeError"
+    )
+    assert letter == "the dead letter of a global store is not written to dead: key b'x'"
+
+
+@pytest.mark.parametrize(("topic", "where"), [("in", "in-3 at offset 7"), (None, "no input record")])
+def test_a_record_with_which_the_program_continues_is_logged(
+    topic: str | None, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = with_log(Handlers(processing=log_and_continue, dead_letter_topic="dead"))
+    assert (handlers.deserialization, handlers.dead_letter_topic) == (log_and_fail, "dead")
+    context = ErrorContext("0_3", "node", topic, 3, 7, 5, (), None, None)
+    assert handlers.processing(context, ValueError("no")) == Response.resume()
+    assert caplog.messages == [f"task 0_3 drops a record at node ({where}): ValueError: no"]
+
+
+def committed(node: ottla.Node, topic: str, count: int) -> list[Any]:
+    """The first committed records of a topic."""
+    found: list[Any] = []
+    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": node.bootstrap_servers, **settings}) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        while len(found) < count:
+            found += consumer.poll(WAIT_S)
+    return found

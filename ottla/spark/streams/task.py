@@ -23,6 +23,7 @@ from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.commit import Committer
+from ottla.spark.streams.error_log import with_log
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import restore
 from ottla.spark.streams.write import AnyOutput
@@ -44,7 +45,11 @@ class HostedTask:
             self.committed = {partition: _without_metadata(offset) for partition, offset in committed.items()}
             self._cells, self._commits = newest({partition: offset.metadata for partition, offset in committed.items()})
             state = restore(program, plan, self._cells)
-            settings = replace(program.settings, partitions=self.committer.count)
+            settings = replace(
+                program.settings,
+                partitions=self.committer.count,
+                handlers=with_log(program.settings.handlers),
+            )
             self.task = Task(
                 program.topology,
                 plan.subtopology,

@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ottla.client.admin.client import Admin
@@ -33,6 +34,7 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import last_run
 from ottla.spark.streams.control import PATIENCE_S, DriverLine, Message
+from ottla.spark.streams.error_log import with_log
 from ottla.spark.streams.last_run import Replaced
 from ottla.spark.streams.layout import Program
 from ottla.spark.streams.purge import Purge
@@ -276,7 +278,8 @@ class Globals:
     """The global stores of a worker. Reads their topics from the beginning, then keeps up with them."""
 
     def __init__(self, program: Program) -> None:
-        self.task = GlobalTask(program.topology, program.settings)
+        handlers = with_log(program.settings.handlers)
+        self.task = GlobalTask(program.topology, replace(program.settings, handlers=handlers))
         settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
         self._partitions = program.globals_
         self._consumer: Consumer[Any, Any] = Consumer(settings)
@@ -312,7 +315,9 @@ class Globals:
     def _apply(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             self.task.add_columns(batch, _now())
-        self.task.run((), _now())
+        for letter in self.task.run((), _now()):
+            # Each worker reads the topics from the beginning and would write it again.
+            log.warning("the dead letter of a global store is not written to %s: key %r", letter.topic, letter.key)
         self.task.take_changes()
 
 
