@@ -216,6 +216,16 @@ def test_a_longer_key_between_the_entries_of_a_key_is_not_that_key() -> None:
     assert list(windows.fetch("k", 0, 1000)) == [(10, "A")]
 
 
+@pytest.mark.parametrize("timestamped", [False, True])
+def test_no_window_begins_before_1970(timestamped: bool) -> None:
+    """A processor may ask for the window before the first one."""
+    store = opened(stores.window("s", 30, 10, "string", "string", timestamped=timestamped))
+    store.put("k", ValueAndTimestamp("v", 1) if timestamped else "v", 0)
+    assert [store.fetch_one("k", start) is None for start in (-10, -1, 0)] == [True, True, False]
+    assert [start for start, _ in store.fetch("k", -10, 10)] == [0]
+    assert list(store.fetch("k", -10, -1)) == []
+
+
 def test_window_stores_fetch_by_start_and_hide_what_is_older_than_the_retention() -> None:
     store = opened(stores.window("s", 30, 10, "string", "string"))
     for start in (20, 10, 30, 5):

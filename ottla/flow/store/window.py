@@ -84,7 +84,7 @@ class WindowStore(TimedStore):
 
     def fetch_one(self, key: Any, start: int) -> Any:
         """The value of one window, or None."""
-        if start <= self._observed.value - self.spec.retention_ms:
+        if start <= self._observed.value - self.spec.retention_ms or start < 0:
             return None
         data = self.entries.get(BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4))
         return None if data is None else self._read(data)
@@ -283,6 +283,8 @@ class TimestampedWindowStore(Timestamped):
         cached = self._recent.get((key, start))
         if cached is not None:
             return cached[0]
+        if start < 0:
+            return None
         entry_key = BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
         self._fetched = (key, start, entry_key)
         data = self.entries.get(entry_key)
