@@ -35,7 +35,7 @@ from ottla.flow.handler import (
 )
 from ottla.flow.plan import Plan
 from ottla.flow.processor import Context, Processor, PunctuationType
-from ottla.flow.record import FixedKeyRecord, Record, RecordContext, ValueAndTimestamp, Window, Windowed
+from ottla.flow.record import FixedKeyRecord, Output, Record, RecordContext, ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.task.receive import (
     fail_on_invalid_timestamp,
@@ -84,6 +84,7 @@ __all__ = [
     "Application",
     "State",
     "ErrorResponse",
+    "Output",
     "Plan",
     "Topology",
     "TestDriver",

@@ -11,7 +11,6 @@ import pytest
 
 import ottla
 from ottla.client import Consumer, Producer
-from ottla.flow.record import Output
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import commit
 from ottla.spark.streams.error_log import with_log
@@ -21,6 +20,7 @@ from ottla.streams import (
     ErrorContext,
     Handlers,
     KStream,
+    Output,
     Processor,
     Record,
     Response,
