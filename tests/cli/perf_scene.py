@@ -83,9 +83,11 @@ class Writer(_Played):
         super().__init__()
         self._clock, self._latencies = clock, iter(latencies)
         self.calls: list[str] = []
+        self.values: list[bytes] = []
 
     def send(self, topic: str, value: bytes) -> Any:
         latency = next(self._latencies)
+        self.values.append(value)
         self.calls.append("send")
 
         def when_done(on_done: Callable[[Any, Any], None]) -> None:

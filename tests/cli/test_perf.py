@@ -92,8 +92,9 @@ def test_kafkas_perf_tools_print_kafkas_lines(bootstrap: str, topic: str) -> Non
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}, ", line)
 
 
-def test_the_end_to_end_latency_is_measured(bootstrap: str, topic: str) -> None:
-    where = ("--bootstrap-server", bootstrap, "--topic", topic, "--producer-acks", "all", "--record-size", "5")
+@pytest.mark.parametrize("size", ["5", "0"])
+def test_the_end_to_end_latency_is_measured(bootstrap: str, topic: str, size: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic, "--producer-acks", "all", "--record-size", size)
     said = kafka(
         "kafka-e2e-latency", *where, "--num-records", "7", "--num-headers", "2", "--record-header-key-size", "3"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from string import ascii_uppercase
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -221,6 +222,9 @@ def test_a_producer_reports_each_interval_and_all_of_it(monkeypatch: pytest.Monk
     ]
     assert writer.settings == {"bootstrap.servers": "b:1", "client.id": "perf-producer-client"}
     assert writer.calls == ["send"] * 5 + ["flush"]
+    # Values are long enough for each of the letters.
+    assert {len(value) for value in writer.values} == {HALF}
+    assert {frozenset(value) for value in writer.values} == {frozenset(ascii_uppercase.encode())}
 
 
 @pytest.mark.usefixtures("plain")
