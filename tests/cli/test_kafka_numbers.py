@@ -73,6 +73,29 @@ def test_a_number_that_argparse4j_does_not_read_is_refused(
     assert said.err.endswith(f"error: {UNCONVERTED.format(name=name, value=value, kind=kind)}\n")
 
 
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "kafka-acls",
+        "kafka-client-metrics",
+        "kafka-console-consumer",
+        "kafka-console-producer",
+        "kafka-console-share-consumer",
+        "kafka-consumer-perf-test",
+        "kafka-groups",
+        "kafka-share-consumer-perf-test",
+        "kafka-streams-application-reset",
+        "kafka-streams-groups",
+    ],
+)
+def test_the_options_follow_one_that_is_refused(tool: str) -> None:
+    said = kafka(tool, "--bogus")
+    assert (said.code, said.out) == (1, "")
+    first, *options = said.err.splitlines()
+    assert first == "bogus is not a recognized option"
+    assert any(line.startswith("--bootstrap-server") for line in options)
+
+
 @pytest.mark.parametrize(("read", "bits"), [(int32, 32), (int64, 64)])
 def test_the_ends_of_a_kind_of_number_are_in_it(read: Callable[[str], int], bits: int) -> None:
     least, most = -1 << bits - 1, (1 << bits - 1) - 1
