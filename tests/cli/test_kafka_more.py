@@ -231,6 +231,13 @@ def test_endpoints_stand_under_their_headings() -> None:
     assert client.describe_cluster.call_args == call(include_fenced=False)
 
 
+def test_headings_without_endpoints_have_apaches_widths() -> None:
+    client = Mock()
+    client.describe_cluster.return_value = ClusterDescription("c", None, ())
+    heads = "ID         HOST" + " " * 97 + "PORT       RACK       STATE      ENDPOINT_TYPE  \n"
+    assert asked(client, "list-endpoints", *SERVER) == (0, heads, "")
+
+
 def test_fenced_brokers_are_known_to_brokers_only() -> None:
     words = ("list-endpoints", "--bootstrap-controller", "c:1", "--include-fenced-brokers")
     said = kafka("kafka-cluster", *words)
