@@ -173,6 +173,21 @@ def test_nothing_is_started_beside_other_moves_unless_that_is_said(run: Run) -> 
     assert cluster.asked == [{ONE: [2, 3]}]
 
 
+def test_a_plan_with_directories_moves_between_them_too(run: Run) -> None:
+    cluster = Cluster()
+    said = run(cluster, "--execute", plan={0: ([1, 2], ["/b", "any"]), 1: ([2, 1], ["any", "/c"])})
+    assert (said.code, said.out.splitlines()[-3:]) == (
+        0,
+        [
+            "Successfully started partition reassignments for t-0,t-1",
+            "Successfully started moving log directory to /b for replica t-0 with broker 1 ",
+            "Successfully started moving log directory to /c for replica t-1 with broker 1 ",
+        ],
+    )
+    assert cluster.asked == [{ONE: [1, 2], TWO: [2, 1]}]
+    assert cluster.directory_moves == [{Replica("t", 0, 1): "/b", Replica("t", 1, 1): "/c"}]
+
+
 def test_moves_that_cannot_be_started_are_named(run: Run) -> None:
     said = run(Cluster(t1=REFUSED, t0=REFUSED), "--execute", plan={0: [2], 1: [3]})
     assert (said.code, said.out.splitlines()[-3:]) == (
