@@ -142,3 +142,9 @@ def test_a_copy_that_a_record_ends_says_that_later_ones_may_be_there(bootstrap: 
     said = in_process("topics", "copy", "mixed", "small", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
     assert said.code == 1
     assert "2 records copied for certain (up to 4 more may be); continue with --append --from 0:2" in said.err
+
+
+def test_the_total_of_a_copy_counts_nothing_for_a_partition_without_records() -> None:
+    empty, beyond = TopicPartition("t", 1), TopicPartition("t", 2)
+    begins, ends = {ZERO: 7, empty: 4, beyond: 9}, {ZERO: 10, empty: 4, beyond: 5}
+    assert TopicCopy({}, {}, begins, ends, "copied", keeps=True).total == 3
