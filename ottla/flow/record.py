@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from ottla.kernel.named import NamedTuple
@@ -24,7 +25,7 @@ class Record:
 
     def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> None:
         if timestamp.__class__ is not int or not 0 <= timestamp <= TIME_MAX:
-            raise ValueError(f"invalid timestamp: {timestamp} (expected milliseconds since 1970 as an int, 0 or more)")
+            timestamp = _whole(timestamp)
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -52,6 +53,13 @@ class Record:
         return mine == (other.key, other.value, other.timestamp, other.headers)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _whole(timestamp: Any) -> int:
+    """A timestamp of another integer class, such as NumPy's, as an int; ValueError if it is none."""
+    if hasattr(timestamp, "__index__") and not isinstance(timestamp, bool) and 0 <= index(timestamp) <= TIME_MAX:
+        return index(timestamp)
+    raise ValueError(f"invalid timestamp: {timestamp} (expected milliseconds since 1970 as an int, 0 or more)")
 
 
 class FixedKeyRecord(Record):

@@ -1,5 +1,6 @@
 """A record is never changed: each `with_...` gives another one, which differs in that alone."""
 
+import numpy as np
 import pytest
 
 from ottla.streams import FixedKeyRecord, Record
@@ -17,7 +18,9 @@ def test_a_part_of_a_record_is_another_in_a_copy(kind: type[Record]) -> None:
     assert (one.key, one.value, one.timestamp, one.headers) == ("k", "v", 5, HEADERS)
     others = [kind("l", "v", 5, HEADERS), kind("k", "w", 5, HEADERS), kind("k", "v", 6, HEADERS), kind("k", "v", 5)]
     assert one not in others
-    for invalid in (-1, 1 << 63, 1.5, True, None):
+    of_numpy = one.with_timestamp(np.int64(6)).timestamp  # type: ignore[arg-type]
+    assert (of_numpy, type(of_numpy)) == (6, int)
+    for invalid in (-1, 1 << 63, 1.5, True, None, np.int64(-1)):
         with pytest.raises(ValueError, match=f"invalid timestamp: {invalid} "):
             one.with_timestamp(invalid)  # type: ignore[arg-type]
 
