@@ -89,6 +89,10 @@ class NodeContext:
         emit(record.key, record.value, record.timestamp, record.headers)
 
     def _forward_early(self, record: Record, child: str | None = None) -> None:
+        if not self._starting:
+            # A processor has kept the method.
+            self.forward(record, child)
+            return
         where = self.task.topology.processors[self.name].where
         raise StreamsError(
             f"{self.name} ({where}) forwards a record in init, before the nodes downstream are open; forward it in "

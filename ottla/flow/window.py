@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any
 
 from ottla.flow.error import TopologyError
@@ -40,8 +41,8 @@ def time_ms(time: Time, what: str = "timestamp", least: int | None = None) -> in
     """The time in ms since 1970. TopologyError if it is less than `least` or not a time."""
     if isinstance(time, datetime) and time.tzinfo is not None:
         value = (time - _EPOCH) // timedelta(milliseconds=1)
-    elif isinstance(time, int) and not isinstance(time, bool):
-        value = time
+    elif hasattr(time, "__index__") and not isinstance(time, bool):
+        value = index(time)
     else:
         raise TopologyError(
             f"invalid {what}: {time!r} (expected ms since 1970 as an int, or a datetime with a time zone)", here()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ottla.flow.engine import Settings, Task
@@ -62,6 +63,33 @@ def test_a_record_that_is_forwarded_in_init_is_refused(child: str | None) -> Non
     told = r"early \(.*\) forwards a record in init, before the nodes downstream are open; forward it in process"
     with pytest.raises(StreamsError, match=told):
         Task(topology, 0, 0, Settings(key_serde=STRING, value_serde=STRING))
+
+
+def test_a_processor_may_keep_the_method_that_forwards() -> None:
+    class Keeping(Processor):
+        def init(self, context: Context) -> None:
+            self.process = context.forward  # type: ignore[method-assign]
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Keeping).to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe("k", "v", 1)
+    assert driver.output_topic("out").read_values() == ["v"]
+
+
+def test_a_punctuator_starts_at_a_time_of_numpy() -> None:
+    called: list[int] = []
+
+    class Late(Processor):
+        def init(self, context: Context) -> None:
+            context.schedule(2, PunctuationType.STREAM_TIME, called.append, np.int64(7))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Late)
+    topic = TestDriver(builder.build(key_serde="string", value_serde="string")).input_topic("in")
+    for time in (6, 7, 9):
+        topic.pipe("k", "v", time)
+    assert called == [7, 9]
 
 
 def test_a_punctuator_starts_at_a_datetime() -> None:
