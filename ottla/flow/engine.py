@@ -312,7 +312,7 @@ class Task:
         context = ErrorContext(
             self.id,
             node,
-            current.topic if current else None,
+            current.topic or None if current else None,
             current.partition if current else self.partition,
             current.offset if current else -1,
             current.timestamp if current else self.stream_time,

@@ -34,8 +34,12 @@ def failure_of(topology: Topology, context: ErrorContext, error: BaseException) 
         origin = ""
     if context.topic:
         position = f"{context.topic}-{context.partition} at offset {context.offset}"
-    else:  # several input records may have made an output that a broker rejects
-        position = f"an output to {context.record.topic}" if isinstance(context.record, Output) else "a punctuator"
+    elif isinstance(context.record, Output):  # several input records may have made an output that a broker rejects
+        position = f"an output to {context.record.topic}"
+    elif context.raw_value is not None:  # only the store of a join still has it
+        position = f"a record of time {context.timestamp} that waited for a match"
+    else:
+        position = "a punctuator"
     hint = ""
     if context.node in topology.sources:
         hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) skips such records"

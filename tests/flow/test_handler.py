@@ -61,6 +61,7 @@ def test_the_error_of_a_source_alone_says_how_to_skip_what_cannot_be_read() -> N
     for node, hinted in ((source, True), (sink, False), ("another", False)):
         text = str(failure_of(topology, context(node), ValueError("no")))
         assert text.endswith(f"failed on in-0 at offset 7: ValueError: no{hint if hinted else ''}")
-    assert "failed on a punctuator: " in str(failure_of(topology, context(sink, topic=None), ValueError("no")))
+    punctuator = replace(context(sink, topic=None), raw_key=None, raw_value=None)
+    assert "failed on a punctuator: " in str(failure_of(topology, punctuator, ValueError("no")))
     output = replace(context(sink, topic=None), record=Output("out", None, None, 0))
     assert "failed on an output to out: " in str(failure_of(topology, output, ValueError("no")))

@@ -298,7 +298,22 @@ def test_a_record_without_a_match_on_which_the_joiner_fails_holds_up_no_other() 
         made.advance_wall_clock(1000)
         topic.pipe(text, text, number * 100)
     assert made.output_topic("out").read_values() == ["a|None", "b|None"]
-    assert (made.dropped, len(made.output_topic("dead"))) == (1, 1)
+    assert made.dropped == 1
+    (letter,) = made.take_produced()["dead"]
+    assert (letter.key, letter.value, letter.timestamp) == (b"bad", b"bad", 0), "not the record that arrived"
+    assert dict(letter.headers)["__streams.errors.offset"] == b"-1"
+
+
+def test_the_error_of_a_joiner_names_the_record_without_a_match() -> None:
+    builder = StreamsBuilder()
+    windows = JoinWindows.of_time_difference_with_no_grace(10)
+    builder.stream("in").left_join(builder.stream("other"), _explode, windows).to("out")
+    made = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    topic = made.input_topic("in")
+    topic.pipe("bad", "bad", 0)
+    made.advance_wall_clock(1000)
+    with pytest.raises(StreamsError, match=r"failed on a record of time 0 that waited for a match: ValueError: no"):
+        topic.pipe("a", "a", 100)
 
 
 def test_a_record_that_waited_for_its_grace_period_has_its_own_dead_letter() -> None:

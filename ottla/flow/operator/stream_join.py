@@ -6,8 +6,8 @@ Rules (verified with Kafka Streams 4.3):
 - On an outer side, a record without a match is a candidate until its window closes; if the window has already closed,
   the result is emitted at once. Expired candidates are emitted when a record with the newest timestamp arrives, at most
   once per second of wall clock, by time, right side first, then by key. The results carry that record's headers.
-- If the joiner fails on a candidate, the processing handler decides about the candidate. In Kafka Streams it decides
-  about the record that arrived, and the candidate stays.
+- If the joiner fails on a candidate, the processing handler decides about the candidate, which is the dead letter, too.
+  In Kafka Streams it decides about the record that arrived, and the candidate stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from ottla.flow.failure import Failed
 from ottla.flow.operator.emit import JOIN_INTERVAL, interval_ms, is_early
 from ottla.flow.processor import Context, Processor
-from ottla.flow.record import TIME_MAX, Headers, Record
+from ottla.flow.record import TIME_MAX, Headers, Input, Record
 from ottla.flow.store.changelog import Cell
 from ottla.flow.store.unjoined import Candidate, UnjoinedStore
 from ottla.flow.task.push import Fused, Node, Push
@@ -159,10 +159,22 @@ class StreamJoin(Fused):
                 joined = self.joiner(candidate.key, left, right)
             except Exception as error:
                 # Left in the store, it would fail all later records, which are not to blame.
-                on_error(candidate.key, candidate.value, candidate.timestamp, headers, error)
+                self._fail(candidates, candidate, error, on_error)
             else:
                 emit_at(candidate.key, joined, candidate.timestamp, headers)
             candidates.remove_entry(candidate.entry_key)
+
+    def _fail(
+        self, candidates: UnjoinedStore, candidate: Candidate, error: Exception, on_error: Callable[..., None]
+    ) -> None:
+        """Call the handler with a candidate, whose position in its topic is not known any more."""
+        task: Any = self.context.task  # type: ignore[attr-defined]
+        name, value = candidate.entry_key[9:-4], candidates.entries.get(candidate.entry_key)
+        arrived, task.current = task.current, Input("", task.partition, -1, candidate.timestamp, name, value)
+        try:
+            on_error(candidate.key, candidate.value, candidate.timestamp, (), error)
+        finally:
+            task.current = arrived
 
     def _is_open(self, candidate: Candidate) -> bool:
         reach = self.windows.after_ms if candidate.left else self.windows.before_ms
