@@ -168,8 +168,9 @@ def test_a_move_that_ends_leaves_no_mark() -> None:
     assert taken.start_offset == _START
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("damage", ["its end is lost", "its mark is cut", "its mark is no text"])
-def test_a_damaged_copy_is_kept_aside_and_not_taken(damage: str) -> None:
+def test_a_damaged_copy_is_kept_aside_and_not_taken(damage: str, is_lost: bool) -> None:
     node = _Node()
     mark = node.disk.open(f"{node.copy.path}/complete-copy")
     if damage == "its end is lost":
@@ -182,8 +183,19 @@ def test_a_damaged_copy_is_kept_aside_and_not_taken(damage: str) -> None:
         mark.write(b"\xff" * mark.size(), 0)
         mark.sync()
     node.power_off()
-    assert node.start(["/a"]) is None
-    assert node.suffixes() == ["stray"]
+    if not is_lost:
+        assert node.start(["/a"]) is None
+        assert node.suffixes() == ["stray"]
+        return
+    node.disk.break_directory("/b")
+    for _ in range(2):
+        assert node.start() is None
+        # Else the next start would make an empty log: the metadata names this directory.
+        assert node.store.unfinished_moves == {_TP: "/a"}
+        node.power_off()
+    node.disk.mend_directory("/b")
+    assert node.start() is not None
+    assert node.suffixes() == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -374,7 +374,8 @@ class Store(Moves):
                     continue
                 log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
                 if log is None:
-                    self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
+                    if not self.failed_directories:
+                        self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
                     continue
             except OSError as error:
                 self.fail(directory.path, error)
