@@ -70,7 +70,7 @@ class _Scene:
             runtime, store, settings, unused, log_dirs, unused,
             hosted=self.hosted, partitions={}, on_led=print, on_resigned=print, on_readable=print,
         )  # fmt: skip
-        self.leadership._may_create = lambda tp, known: True  # type: ignore[method-assign]
+        self.leadership._may_create = lambda tp, topic: True  # type: ignore[method-assign]
         self.leadership._host = self._host  # type: ignore[assignment, method-assign]
 
     def name(self, name: str, topic_id: bytes, count: int) -> None:

@@ -261,3 +261,27 @@ def test_a_topic_that_is_deleted_while_the_controller_is_told_of_its_move_leaves
     to = scene.other(1)
     assert scene.move(1, to) == "NONE"
     scene.until_moved(1, to)
+
+
+def test_a_new_topic_is_not_taken_for_the_one_whose_log_was_lost_in_a_move() -> None:
+    scene, to = about_to_move(2)
+    if to == "/b":
+        scene.move(1, to)
+        scene.until_moved(1, to)
+    scene.slow_down(1)
+    assert scene.move(1, "/a") == "NONE"
+    scene.machine.disk.break_directory("/b")
+    scene.node.log_dirs.suspect("/b", OSError(errno.EIO, "broken"))
+    scene.machine.settle()
+    scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    scene.machine.settle()
+    scene.written.clear()
+    scene.create()
+    # An empty log may be lost with its name.
+    scene.machine.power_off()
+    if str(MOVED) in scene.machine.disk.list("/a"):
+        scene.machine.disk.remove_tree(f"/a/{MOVED}")
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.write(1, b"new") == "NONE"
+    assert scene.read(1) == [b"new"]

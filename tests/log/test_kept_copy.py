@@ -147,6 +147,22 @@ def test_the_copy_of_a_log_that_is_lost_stays_until_the_disk_is_back(is_complete
     assert "future" not in node.suffixes()
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_copy_is_that_of_its_topic(is_damaged: bool) -> None:
+    node = _Node()
+    append(node.log, b"v")
+    if is_damaged:
+        file = node.disk.open(f"{node.copy.path}/partition.metadata")
+        file.write(b"?" * file.size(), 0)
+        file.sync()
+    node.power_off()
+    node.disk.break_directory("/b")
+    assert node.start() is None
+    assert node.store.was_moving(_TP, Uuid(bytes(15) + b"\1"))
+    assert node.store.was_moving(_TP, Uuid(bytes(15) + b"\2")) is is_damaged
+    assert not node.store.was_moving(TopicPartition("t", 1), Uuid(bytes(15) + b"\1"))
+
+
 def test_a_move_that_is_cancelled_leaves_no_copy_and_a_log_that_can_change(caplog: pytest.LogCaptureFixture) -> None:
     node = _Node()
     node.store.cancel_move(_TP)

@@ -219,7 +219,7 @@ class Leadership:
                 log = self._claim(tp, topic)
                 if log is not None:
                     self._host(tp, topic, log)
-                elif known.leader != NO_LEADER and self._may_create(tp, known):
+                elif known.leader != NO_LEADER and self._may_create(tp, topic):
                     missing.append(tp)
         self._delete_logs(name, gone)
         if missing:
@@ -327,14 +327,15 @@ class Leadership:
             _log.error("cannot delete %s: %s", log.path, error)
             self._log_dirs.suspect(directory, error)
 
-    def _may_create(self, tp: TopicPartition, known: PartitionImage) -> bool:
+    def _may_create(self, tp: TopicPartition, topic: TopicImage) -> bool:
         """Whether a missing log may be created; False when it may exist where this node cannot read it."""
+        known = topic.partitions[tp.partition]
         directory = directory_of(known, self._runtime.node_id)
         gone = directory is not None and directory not in self._log_dirs.online_ids()
         if gone and not self._store.failed_directories and self._is_replaceable(known):
             # The disk was replaced, or the directory was removed from log.dirs for good.
             gone = False
-        is_moving = tp in self._store.unfinished_moves
+        is_moving = self._store.was_moving(tp, topic.topic_id)
         if (directory is None or is_moving) and self._is_starting and self._store.failed_directories:
             # The log may lie in a failed directory that the controller has not been told about, or is told no more.
             self.offline.add(tp)

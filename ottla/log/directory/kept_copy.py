@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.kernel.ports import Disk
 from ottla.log import checkpoint
 from ottla.log.directory.directory import Directory
@@ -61,6 +61,14 @@ def unmark(disk: Disk, path: str) -> None:
 def is_marked(disk: Disk, path: str) -> bool:
     """Whether a start may take this copy for the log."""
     return disk.exists(f"{path}/{COMPLETE_COPY}")
+
+
+def topic_id(disk: Disk, path: str) -> Uuid:
+    """The topic id of a copy, or NO_UUID if it is not known."""
+    try:
+        return checkpoint.read_topic_id(disk, path)
+    except checkpoint.CorruptCheckpoint:
+        return NO_UUID
 
 
 def take(

@@ -45,8 +45,8 @@ class Store(Moves):
         self._settings_of = settings_of
         #: Partition -> target directory of the moves that the last run did not finish and a start must begin again.
         self.unfinished_moves: dict[TopicPartition, str] = {}
-        #: The copies of these moves, each with its path.
-        self._copies: list[tuple[TopicPartition, str, Directory]] = []
+        #: The copies of these moves, each with its topic id and its path.
+        self._copies: list[tuple[TopicPartition, Uuid, str, Directory]] = []
         #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
 
@@ -141,6 +141,12 @@ class Store(Moves):
 
     def get(self, tp: TopicPartition) -> Log | None:
         return self._logs.get(tp)
+
+    def was_moving(self, tp: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether the last run did not finish a move of this topic's log; an earlier topic may have had the name."""
+        if tp not in self.unfinished_moves:
+            return False
+        return any(each == tp and of in (NO_UUID, topic_id) for each, of, _, _ in self._copies)
 
     def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
         """The high watermark in `replication-offset-checkpoint` at startup."""
@@ -330,7 +336,7 @@ class Store(Moves):
                 moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
                 if moved is not None and disk.is_directory(log_path):
                     self.unfinished_moves[moved] = path
-                    self._copies.append((moved, log_path, directory))
+                    self._copies.append((moved, kept_copy.topic_id(disk, log_path), log_path, directory))
                 elif not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
                     disk.remove_tree(log_path)
                 continue
@@ -362,7 +368,7 @@ class Store(Moves):
 
     def _settle_copies(self, named: Callable[[TopicPartition], str | None]) -> None:
         """Adopt the complete copies of the logs that are away, and remove the others."""
-        for tp, path, directory in self._copies:
+        for tp, _, path, directory in self._copies:
             if directory.failure is not None:
                 continue
             try:
