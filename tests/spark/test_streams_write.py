@@ -113,6 +113,26 @@ def test_an_output_that_cannot_be_written_ends_the_program(
             running.stop()
 
 
+def test_a_dead_letter_that_cannot_be_written_is_named_with_its_topic() -> None:
+    """All else of the step is written again then, record by record."""
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(lambda value: value * 2_000_000).to("out")
+    number: Any = 5
+    letter = Handlers(production=lambda context, error: Response.resume(Output("dead", None, number, 0)))
+    app = builder.build("app", key_serde="string", value_serde="string", handlers=letter)
+    with ottla.Node() as node:
+        for topic in ("in", "out", "dead"):
+            node.create_topic(topic)
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("in", b"v", b"k").result(WAIT_S)
+        running = start(app, node.bootstrap_servers)
+        try:
+            with pytest.raises(StreamsError, match="task 0_0 cannot write to topic dead: TypeError"):
+                running.await_termination(WAIT_S)
+        finally:
+            running.stop()
+
+
 def test_a_record_that_a_global_store_cannot_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """It is dropped without a dead letter: each worker would write one, at each start."""
     builder = StreamsBuilder()
@@ -141,13 +161,20 @@ def test_a_record_that_a_global_store_cannot_read_is_logged(caplog: pytest.LogCa
     assert letter == "the dead letter of a global store is not written to dead: key b'x'"
 
 
-@pytest.mark.parametrize(("topic", "where"), [("in", "in-3 at offset 7"), (None, "no input record")])
+@pytest.mark.parametrize(
+    ("topic", "data", "where"),
+    [
+        ("in", b"v", "in-3 at offset 7"),
+        (None, b"v", "at a position that is not known, time 5"),
+        (None, None, "no input record"),
+    ],
+)
 def test_a_record_with_which_the_program_continues_is_logged(
-    topic: str | None, where: str, caplog: pytest.LogCaptureFixture
+    topic: str | None, data: bytes | None, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers = with_log(Handlers(processing=log_and_continue, dead_letter_topic="dead"))
     assert (handlers.deserialization, handlers.dead_letter_topic) == (log_and_fail, "dead")
-    context = ErrorContext("0_3", "node", topic, 3, 7, 5, (), None, None)
+    context = ErrorContext("0_3", "node", topic, 3, 7, 5, (), None, data)
     assert handlers.processing(context, ValueError("no")) == Response.resume()
     assert caplog.messages == [f"task 0_3 drops a record at node ({where}): ValueError: no"]
 

@@ -173,7 +173,9 @@ class Committer:
         topic = ""
         try:
             if singly:
-                self._write_singly(singles(outputs))
+                for output in singles(outputs):
+                    topic = output.topic
+                    self._write_singly(output)
             else:
                 for topic, topic_outputs in by_topic(outputs):
                     write(self._producer, topic, topic_outputs, self.count)
@@ -185,11 +187,10 @@ class Committer:
             why = f"cannot write to topic {topic}: {type(error).__name__}: {error}"
             raise StreamsError(f"task {self._plan.id} {why}; look at the serdes and headers of its records") from error
 
-    def _write_singly(self, outputs: list[Output]) -> None:
-        for output in outputs:
-            try:
-                write_one(self._producer, output, self.count).result()
-            except KafkaError as error:
-                if error.code in REFUSED:
-                    raise RefusedOutput(output, error) from error
-                raise
+    def _write_singly(self, output: Output) -> None:
+        try:
+            write_one(self._producer, output, self.count).result()
+        except KafkaError as error:
+            if error.code in REFUSED:
+                raise RefusedOutput(output, error) from error
+            raise

@@ -25,7 +25,11 @@ def _logged(handler: Handler) -> Handler:
 
 
 def _continue(context: ErrorContext, error: BaseException) -> Response:
-    where = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "no input record"
+    if context.topic:
+        where = f"{context.topic}-{context.partition} at offset {context.offset}"
+    else:  # a record that waited for a match, or an output that a broker rejects
+        lost = f"at a position that is not known, time {context.timestamp}"
+        where = "no input record" if context.raw_value is None else lost
     log.warning(
         "task %s drops a record at %s (%s): %s: %s",
         *(context.task_id, context.node, where, type(error).__name__, error),
