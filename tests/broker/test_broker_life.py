@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.controllers.broker_life import BrokerLife
-from ottla.broker.controllers.lifecycle import LifeState
+from ottla.broker.controllers.lifecycle import LifeState, SendHeartbeat
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid, parse_uuid
 from ottla.sim.disk import SimDisk
@@ -204,6 +204,24 @@ def test_a_heartbeat_that_fails_is_remembered_and_sent_again() -> None:
     scene.answer(KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED))
     scene.wait()
     assert isinstance(scene.asked[0][0], BrokerRegistrationRequest)
+
+
+def test_a_heartbeat_for_which_no_descriptor_is_left_is_sent_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of the request is imported for the first heartbeat."""
+    scene = _Scene()
+    scene.run()
+
+    def breaks(*_: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SendHeartbeat, "request", breaks)
+        scene.wait()
+    assert scene.asked == []
+    assert "Too many open files" in scene.life.last_error_text
+    assert scene.wait() == scene.settings.broker_heartbeat_interval_ms / 1000
+    scene.beat(is_fenced=False)
+    assert not [each for each in scene.told if each[0] == "failed"]
 
 
 @pytest.mark.parametrize(

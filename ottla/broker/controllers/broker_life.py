@@ -203,7 +203,11 @@ class BrokerLife:
             case Register():
                 self._register()
             case SendHeartbeat():
-                request = effect.request(self._runtime.node_id, self._quorum.image.offset)
+                try:
+                    request = effect.request(self._runtime.node_id, self._quorum.image.offset)
+                except OSError as error:
+                    # No descriptor is left with which the request's module could be imported.
+                    return self._heartbeat_answered(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
                 self._controllers.ask_for_lifecycle(request, self._heartbeat_answered)
             case CaughtUp():
                 _log.debug("the metadata is replayed up to this broker's registration")
