@@ -58,6 +58,11 @@ CONFLUENT_PACKAGES = (
     "trivup==0.12.2",
 )
 
+#: aiokafka at its release 0.14.0; OTTLA_AIOKAFKA_REPOSITORY names a copy of the repository.
+AIOKAFKA_REPOSITORY = "https://github.com/aio-libs/aiokafka"
+AIOKAFKA_COMMIT = "672947afe85c91b7d953f0259e69837a711d3246"
+AIOKAFKA_PACKAGES = ("aiokafka[all]==0.14.0", "pytest==9.0.2", "pytest-asyncio==1.3.0", "pytest-mock", "pytest-timeout")
+
 #: kafka-python, whose sources on PyPI have its tests, and what these import.
 KAFKA_PYTHON = "kafka-python==3.0.12"
 KAFKA_PYTHON_PACKAGES = ("lz4", "zstandard", "python-snappy", "pytest==9.2.0", "pytest-mock", "pytest-timeout==2.4.0")
@@ -349,15 +354,34 @@ def confluent_tests() -> tuple[Path, Path]:
 
     def build(into: Path) -> None:
         what = "confluent-kafka-python's tests"
-        source = into / "source"
         where = os.environ.get("OTTLA_CONFLUENT_REPOSITORY", CONFLUENT_REPOSITORY)
-        _run("git", ["clone", "-q", "--no-checkout", where, str(source)], what)
-        _run("git", ["checkout", "-q", CONFLUENT_COMMIT, "--", "tests"], what, cwd=source)
-        shutil.rmtree(source / ".git")
+        _check_out(where, CONFLUENT_COMMIT, ["tests"], into / "source", what)
         _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
         _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *CONFLUENT_PACKAGES], what)
 
     made = _made("confluent", [], build, CONFLUENT_COMMIT, *CONFLUENT_PACKAGES)
+    return made / "venv" / "bin" / "python", made / "source"
+
+
+def _check_out(where: str, commit: str, paths: Iterable[str], into: Path, what: str) -> None:
+    """Bring these paths of a repository."""
+    _run("git", ["clone", "-q", "--no-checkout", where, str(into)], what)
+    _run("git", ["checkout", "-q", commit, "--", *paths], what, cwd=into)
+    shutil.rmtree(into / ".git")
+
+
+@cache
+def aiokafka_tests() -> tuple[Path, Path]:
+    """A Python with aiokafka, and the directory of its tests, from its repository."""
+
+    def build(into: Path) -> None:
+        what = "aiokafka's tests"
+        where = os.environ.get("OTTLA_AIOKAFKA_REPOSITORY", AIOKAFKA_REPOSITORY)
+        _check_out(where, AIOKAFKA_COMMIT, ["tests", "docker/scripts", "gen-ssl-certs.sh"], into / "source", what)
+        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *AIOKAFKA_PACKAGES], what)
+
+    made = _made("aiokafka", [], build, AIOKAFKA_COMMIT, *AIOKAFKA_PACKAGES)
     return made / "venv" / "bin" / "python", made / "source"
 
 

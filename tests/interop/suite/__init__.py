@@ -6,6 +6,7 @@
 - `confluent.py`: confluent-kafka-python's integration tests (its repository has them)
 - `kafka_python.py`: kafka-python's integration tests (its sources on PyPI carry them), which start their own nodes with
   `kafka_script.py`
+- `aiokafka.py`: aiokafka's tests (its repository has them), whose container is a node of `aiokafka_node.py`
 - `trogdor.py`: Apache's own load tests (a Maven artifact)
 - `secured.py`: a node with TLS and SASL, at which they run as well
 - `plugin/`, `sarama_secured.go`, `token_server.py`: what some of them need there

@@ -24,13 +24,13 @@ from tests.evidence import commit
 from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import confluent, kafka_python, kgo, librdkafka, sarama, secured, trogdor
+from tests.interop.suite import aiokafka, confluent, kafka_python, kgo, librdkafka, sarama, secured, trogdor
 from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 #: The suites, and those of them that run with TLS and SASL as well.
 _TWICE = ("kgo", "sarama", "trogdor", "librdkafka", "confluent")
-_PLAIN = (*_TWICE, kafka_python.SUITE)
+_PLAIN = (*_TWICE, kafka_python.SUITE, aiokafka.SUITE)
 _SECURED = tuple(f"{each}_secured" for each in _TWICE)
 _APACHE = "4.3.1"
 #: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
@@ -66,6 +66,9 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
     if only in (None, kafka_python.SUITE):
         show("kafka-python's tests")
         yield kafka_python.run(kind)
+    if only in (None, aiokafka.SUITE):
+        show("aiokafka's tests")
+        yield aiokafka.run(kind)
     for protocol in ("classic", "consumer"):
         if only in (None, "librdkafka"):
             show(f"librdkafka's tests, {protocol} protocol")
@@ -169,6 +172,7 @@ def release(suite: str) -> str:
         "librdkafka": toolchain.LIBRDKAFKA_PACKAGE,
         "confluent": toolchain.CONFLUENT_COMMIT[:9],
         kafka_python.SUITE: toolchain.KAFKA_PYTHON,
+        aiokafka.SUITE: toolchain.AIOKAFKA_COMMIT[:9],
     }
     return releases[re.split("[ _]", suite)[0]]
 

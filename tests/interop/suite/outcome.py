@@ -23,6 +23,7 @@ APACHE_TOO = "Apache Kafka 4.3.1, too"
 
 #: The least number of outcomes of a whole suite: what the releases of today have, but for a few.
 LEAST = {
+    "aiokafka": 226,
     "confluent (classic)": 175,
     "confluent (consumer)": 20,
     "confluent_secured": 31,
