@@ -7,6 +7,7 @@ docker's client, and `aiokafka_node.py` for the image. Left out are the tests of
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from tests.interop import toolchain
 from tests.interop.suite import pytest_program
@@ -27,7 +28,7 @@ def run(kind: str) -> Report:
         SUITE,
         _run(kind, [f"{_BELOW}test_{each}.py" for each in _FILES]),
         expected_of(SUITE),
-        lambda one: next(iter(_run(kind, [_BELOW + one.name])), one),
+        partial(pytest_program.alone, partial(_run, kind), _BELOW),
         least=LEAST[SUITE],
     )
 

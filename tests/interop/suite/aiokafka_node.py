@@ -3,20 +3,18 @@ whose ports the container's environment (JSON) names. It is formatted in a new d
 """
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tests.interop import server as servers
 from tests.interop.secured import jaas
 from tests.interop.server import SINGLE_NODE
+from tests.interop.suite.process import pass_on_sigterm
 
 #: The ports of the listeners.
 _PORTS = {
@@ -40,11 +38,7 @@ def main() -> int:
         chosen = servers.kind(kind)
         subprocess.run(chosen.format_command(file), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         process = subprocess.Popen(chosen.start_command(file), stdin=subprocess.DEVNULL)
-
-        def end(_number: int, _frame: FrameType | None) -> None:
-            process.terminate()
-
-        signal.signal(signal.SIGTERM, end)
+        pass_on_sigterm(process)
         return process.wait()
     finally:
         shutil.rmtree(directory)
@@ -87,5 +81,4 @@ def properties(told: Mapping[str, Any], certificates: Path, data: Path) -> dict[
 
 
 if __name__ == "__main__":
-    os.umask(0o077)
     sys.exit(main())

@@ -6,7 +6,7 @@ tests that start a cluster of their own with SASL and for others: `plugin/` hand
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def run_secured(clusters: Mapping[str, Mapping[str, str]], names: Sequence[str] 
 
     outcomes = ran([f"{_BELOW}{each}" for each in names])
     least = LEAST[suite] if names == SECURED else len(names)
-    return judged(suite, outcomes, expected_of(suite), lambda one: _again(one, ran), least=least)
+    return judged(suite, outcomes, expected_of(suite), partial(pytest_program.alone, ran, _BELOW), least=least)
 
 
 def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
@@ -55,13 +55,8 @@ def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
     suite = f"confluent ({protocol})"
     outcomes = _run(bootstrap, protocol, [f"{_BELOW}{each}" for each in names or _WHERE[protocol]])
     least = len(names) or LEAST[suite]
-    again = partial(_again, ran=partial(_run, bootstrap, protocol))
+    again = partial(pytest_program.alone, partial(_run, bootstrap, protocol), _BELOW)
     return judged(suite, outcomes, expected_of(suite), again, least=least)
-
-
-def _again(outcome: Outcome, ran: Callable[[Sequence[str]], list[Outcome]]) -> Outcome:
-    path, _, name = outcome.name.partition("::")
-    return next(iter(ran([f"{_BELOW}{path}::{name}"])), outcome)
 
 
 def _run(

@@ -6,9 +6,12 @@ scripts and a server.properties of ours (`kafka_script.py`), which start whichev
 
 import sys
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.interop import toolchain
+from tests.interop.server import SINGLE_NODE
 from tests.interop.suite import pytest_program
 from tests.interop.suite.outcome import LEAST, Outcome, Report, expected_of, judged
 
@@ -16,34 +19,31 @@ SUITE = "kafka-python"
 TIMEOUT_S = 900
 _BELOW = "test/integration/"
 #: What kafka-python fills in and gives to the scripts.
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id={broker_id}
-controller.quorum.bootstrap.servers={host}:{controller_port}
-controller.listener.names=CONTROLLER
-listeners={transport}://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners={transport}://{host}:{port}
-inter.broker.listener.name={transport}
-listener.security.protocol.map=\
-CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
-{sasl_config}
-{ssl_config}
-{acl_config}
-super.users=User:ANONYMOUS
-listener.name.{transport}.{sasl_mechanism}.sasl.jaas.config={jaas_config}
-log.dirs={tmp_dir}/data
-num.partitions={partitions}
-auto.create.topics.enable={auto_create_topic}
-group.initial.rebalance.delay.ms=0
-group.min.session.timeout.ms=3000
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-"""
+_SETTINGS = {
+    **SINGLE_NODE,
+    "node.id": "{broker_id}",
+    "controller.quorum.bootstrap.servers": "{host}:{controller_port}",
+    "listeners": "{transport}://{host}:{port},CONTROLLER://{host}:{controller_port}",
+    "advertised.listeners": "{transport}://{host}:{port}",
+    "inter.broker.listener.name": "{transport}",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,{transport}:{transport}",
+    "super.users": "User:ANONYMOUS",
+    "listener.name.{transport}.{sasl_mechanism}.sasl.jaas.config": "{jaas_config}",
+    "log.dirs": "{tmp_dir}/data",
+    "num.partitions": "{partitions}",
+    "auto.create.topics.enable": "{auto_create_topic}",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "3000",
+}
+_LINES = [
+    *(f"{name}={value}" for name, value in _SETTINGS.items()),
+    "{sasl_config}",
+    "{ssl_config}",
+    "{acl_config}",
+    "",
+]
 _RESOURCES = {
-    "kafka.properties": _PROPERTIES,
+    "kafka.properties": "\n".join(_LINES),
     # The properties have the lines of this file, too.
     "kafka_server_jaas.conf": "KafkaServer {{ {jaas_config} }};\n",
     "sasl_command.conf": "security.protocol={transport}\nsasl.mechanism={sasl_mechanism}\n"
@@ -55,14 +55,14 @@ def run(kind: str) -> Report:
     """Run all tests against servers of this kind."""
     return judged(
         SUITE,
-        _run(kind, _BELOW),
+        _run(kind, [_BELOW]),
         expected_of(SUITE),
-        lambda one: next(iter(_run(kind, _BELOW + one.name)), one),
+        partial(pytest_program.alone, partial(_run, kind), _BELOW),
         least=LEAST[SUITE],
     )
 
 
-def _run(kind: str, which: str) -> list[Outcome]:
+def _run(kind: str, which: Sequence[str]) -> list[Outcome]:
     python, sources = toolchain.kafka_python_tests()
     with tempfile.TemporaryDirectory(prefix="ottla-kafka-python-") as name:
         directory = Path(name)
@@ -83,4 +83,4 @@ def _run(kind: str, which: str) -> list[Outcome]:
             "PROJECT_ROOT": name,
             "PYTHONPATH": f"{sources}:{toolchain.ROOT}",
         }
-        return pytest_program.run(python, sources, [which], settings, TIMEOUT_S, below=_BELOW)
+        return pytest_program.run(python, sources, which, settings, TIMEOUT_S, below=_BELOW)

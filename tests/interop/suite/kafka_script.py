@@ -7,13 +7,12 @@ that it knows the user whose password was given when its directory was formatted
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 
 from tests.interop import server as servers
+from tests.interop.suite.process import pass_on_sigterm
 
 
 def main() -> int:
@@ -29,11 +28,7 @@ def main() -> int:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        process.terminate()
-
-    signal.signal(signal.SIGTERM, end)
+    pass_on_sigterm(process)
     assert process.stdout is not None
     for line in process.stdout:
         print(line, end="", flush=True)

@@ -1,11 +1,11 @@
-"""A test process with everything that it starts."""
+"""A test process with everything that it starts, and a server in the place of the program that starts it."""
 
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 def run_whole(
@@ -30,3 +30,8 @@ def run_whole(
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
+
+
+def pass_on_sigterm(process: subprocess.Popen[Any]) -> None:
+    """A SIGTERM for this program, which stands for a server, ends the server."""
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())

@@ -5,7 +5,7 @@ import re
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome
@@ -36,6 +36,11 @@ def run(
             said = f"pytest ended with {code} after {time.monotonic() - began:.0f} s and told nothing"
             raise RuntimeError(said)
         return parse(told.read_text(), below)
+
+
+def alone(ran: Callable[[Sequence[str]], list[Outcome]], below: str, outcome: Outcome) -> Outcome:
+    """The same test with nothing beside it; `ran` runs the tests of these paths."""
+    return next(iter(ran([below + outcome.name])), outcome)
 
 
 def parse(text: str, below: str) -> list[Outcome]:
