@@ -11,6 +11,7 @@ Rules:
 - Only a node's own file refers to providers. A dynamic setting keeps its text: a client that may alter settings
   could read the node's files otherwise.
 - Errors show the reference, never the value.
+- A relative log directory gets its whole path here: clients are told it, and name a directory to move to by it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from ottla.settings.server.settings import ServerSettings
 
 _NAMES = ServerSettings.config_providers
 _PACKAGE = "org.apache.kafka.common.config.provider."
+#: The settings that name log directories; one of them may name all with `*`.
+_DIRECTORIES = ("log.dir", "log.dirs", "metadata.log.dir", "cordoned.log.dirs")
+_ALL = "*"
 #: As Kafka's ConfigTransformer: the provider, an optional path, the key.
 _REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
@@ -33,7 +37,17 @@ _Lookup = Callable[[str, str], str]
 
 def server_settings(texts: Mapping[str, str]) -> ServerSettings:
     """Parse the settings of a file with its references resolved. Raises OttlaError."""
-    return ServerSettings.parse(resolve(texts))
+    return ServerSettings.parse(_with_whole_paths(resolve(texts)))
+
+
+def _with_whole_paths(texts: Mapping[str, str]) -> Mapping[str, str]:
+    whole = {name: ",".join(map(_whole_path, text.split(","))) for name, text in texts.items() if name in _DIRECTORIES}
+    return {**texts, **whole}
+
+
+def _whole_path(path: str) -> str:
+    named = path.strip()
+    return named if named in ("", _ALL) or os.path.isabs(named) else os.path.join(os.getcwd(), named)
 
 
 def resolve(texts: Mapping[str, str]) -> Mapping[str, str]:

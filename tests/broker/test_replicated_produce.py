@@ -369,6 +369,16 @@ def test_a_new_leaders_offsets_are_not_available_until_it_knows_what_was_committ
     assert listed(pair, 0) == ("NONE", 0)
 
 
+def test_a_tool_that_debugs_is_told_the_offsets_of_a_follower() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(leader=_FOLLOWER)
+    assert listed(pair, -1, replica_id=-2) == ("NONE", 1)
+    assert listed(pair, -2, replica_id=-2) == listed(pair, 0, replica_id=-2) == ("NONE", 0)
+    for other in (-1, _FOLLOWER, -3):
+        assert listed(pair, -1, replica_id=other) == ("NOT_LEADER_OR_FOLLOWER", -1)
+
+
 def test_nothing_waits_at_an_epoch_that_is_over() -> None:
     pair = Pair()
     pair.produce(acks=1)

@@ -120,9 +120,10 @@ def test_by_id_a_topic_is_committed_and_fetched_and_an_unknown_id_is_said() -> N
     topics = [OffsetCommitRequestTopic(topic_id=one, partitions=[partition]) for one in (known, unknown)]
     answer = host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
     assert [one.partitions[0].error_code for one in answer.topics] == [NONE, ErrorCode.UNKNOWN_TOPIC_ID]
-    asked = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[1]) for one in (known, unknown)]
+    asked = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[1]) for one in (unknown, known)]
     group = OffsetFetchRequestGroup(group_id="g", topics=asked)
     answer = host.call(OffsetFetchRequest(groups=[group]), 10).groups[0]
+    # As in Apache Kafka's answer, what is unknown is last.
     assert [(one.partitions[0].committed_offset, one.partitions[0].error_code) for one in answer.topics] == [
         (5, NONE),
         (-1, ErrorCode.UNKNOWN_TOPIC_ID),

@@ -8,8 +8,9 @@ import pytest
 
 import ottla
 from ottla.client import Admin, ConfigResource, ResourceType
-from ottla.host.config_providers import resolve
+from ottla.host.config_providers import resolve, server_settings
 from ottla.kernel.error import OttlaError
+from tests.settings.test_server_settings import COMBINED
 
 _PACKAGE = "org.apache.kafka.common.config.provider"
 _PROVIDERS = {
@@ -118,3 +119,14 @@ def test_a_node_resolves_its_file_and_leaves_dynamic_settings_alone(place: Path)
         assert admin.describe_configs([itself])[itself]["num.partitions"].value == "7"
         admin.alter_configs({itself: {"listener.name.plaintext.plug.in": "${env:OTTLA_PASSWORD}"}}).check()
         assert "e:nv}" not in str(admin.describe_configs([itself]))
+
+
+def test_a_relative_log_directory_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Apache Kafka: a client names the directory to move to by the path that DescribeLogDirs has told it."""
+    monkeypatch.chdir(tmp_path)
+    given = {"log.dirs": "data, /a/../b", "metadata.log.dir": "m/", "cordoned.log.dirs": "data"}
+    settings = server_settings(COMBINED | given)
+    assert settings.log_dirs == (f"{tmp_path}/data", "/a/../b"), "what is not a name may be behind a link"
+    assert settings.directories == [f"{tmp_path}/data", "/a/../b", f"{tmp_path}/m"]
+    assert settings.cordoned_log_dirs == (f"{tmp_path}/data",)
+    assert server_settings(COMBINED | {"log.dirs": "data", "cordoned.log.dirs": "*"}).cordoned_log_dirs == ("*",)

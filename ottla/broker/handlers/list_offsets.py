@@ -8,6 +8,7 @@ Rules:
 - A new leader may not know yet how far its predecessor had committed. Until its high watermark has reached the start of
   its epoch, a consumer gets OFFSET_NOT_AVAILABLE for every offset that it cannot read yet: offsets must not go back.
 - A partition named twice in one request fails as INVALID_REQUEST.
+- A tool that debugs names itself replica -2, and gets the answer of a follower, too.
 
 KIPs: 101 and 320 (ends of epochs), 207 (a new leader's offsets), 734.
 """
@@ -19,8 +20,10 @@ from collections.abc import Generator
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Reply, Wait, Work, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
-from ottla.replica.hosted import LOG_END
+from ottla.replica.hosted import LOG_END, HostedReplica
+from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -41,6 +44,7 @@ from ottla.wire.api.offset_for_leader_epoch import (
 from ottla.wire.compile import deferred
 
 _CONSUMER = -1
+_DEBUGGING = -2
 #: Step sizes of a long request.
 _PARTITIONS_PER_STEP = 200
 _NAMED_PER_STEP = 2000
@@ -96,25 +100,31 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Work:
             try:
                 if (name, partition.partition_index) in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append((yield from _find(call, name, partition, isolation_level)))
+                answers.append((yield from _find(call, name, partition, isolation_level, request.replica_id)))
             except KafkaError as error:
                 answers.append(_failed(partition.partition_index, error.code))
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
     return response
 
 
+def _replica(call: Call, topic: str, index: int, replica_id: int) -> HostedReplica:
+    """The replica that is asked. Raises KafkaError if this broker may not answer for it."""
+    hosted = call.node.leadership.hosted.get(TopicPartition(topic, index)) if replica_id == _DEBUGGING else None
+    return hosted or call.node.leader_of(topic, index)
+
+
 def _find(
-    call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int
+    call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int, replica_id: int
 ) -> Generator[Wait | None, None, ListOffsetsPartitionResponse]:
     timestamp = asked.timestamp
     if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _VERSION_SINCE.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = call.node.leader_of(topic, asked.partition_index)
+    partition = _replica(call, topic, asked.partition_index, replica_id)
     partition.check_epoch(asked.current_leader_epoch)
     log = partition.log
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
     epoch = -1
-    lags = isolation_level != LOG_END and partition.is_catching_up
+    lags = isolation_level != LOG_END and isinstance(partition, Partition) and partition.is_catching_up
     if timestamp == _LATEST:
         if lags:
             raise _not_available(call)

@@ -141,7 +141,7 @@ def _fetch_group(
     if asked.topics is None:
         response.topics = [] if group is None else offsets.all_topics()
     else:
-        topics = asked.topics
+        topics = offsets.known_first(asked.topics)
         response.topics = deferred(len(topics), lambda: (offsets.topic(each, group is not None) for each in topics))
     return response
 
@@ -178,6 +178,10 @@ class _Offsets:
             committed = {topic: dict(partitions) for topic, partitions in committed.items()}
             pending = dict(pending)
         return cls(committed, pending if require_stable else (), context.shard.topics, version >= _TOPIC_IDS_FROM)
+
+    def known_first(self, asked: list[OffsetFetchRequestTopics]) -> list[OffsetFetchRequestTopics]:
+        """The topics in the order of Apache's answer: those whose id is unknown are last."""
+        return sorted(asked, key=lambda each: self.topics.topic_name(each.topic_id) is None) if self.by_id else asked
 
     def topic(self, asked: OffsetFetchRequestTopics, known: bool) -> OffsetFetchResponseTopics:
         """The offsets of one topic of the request. `known`: there is such a group."""
