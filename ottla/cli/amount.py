@@ -16,6 +16,8 @@ _SPANS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d
 _SPAN = re.compile(r"(\d+(?:\.\d+)?) ?(ms|min|s|m|h|d|w)")
 _SPAN_WHOLE = re.compile(r"(?:\d+(?:\.\d+)? ?(?:ms|min|s|m|h|d|w) ?)+")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]?)(i?)(b?)", re.IGNORECASE)
+#: A timestamp has 64 bits.
+_MOMENT_MAX = (1 << 63) - 1
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 #: What stands for a place in a partition.
 WHERE = "earliest, latest, an offset, -N, a time (2026-11-21T06:00Z, @1795304325959 in ms), or a time ago (2h)"
@@ -42,7 +44,8 @@ def moment_ms(text: str) -> int | None:
     """Parse a moment to milliseconds since 1970; None if the text is not a moment."""
     text = text.strip()
     if text.startswith("@") and text[1:].isdecimal():
-        return int(text[1:])
+        moment = int(text[1:])
+        return moment if moment <= _MOMENT_MAX else None
     span = span_ms(text)
     if span is not None:
         return time.time_ns() // 1_000_000 - span

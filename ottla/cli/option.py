@@ -49,6 +49,13 @@ def _store_in_meta(key: str) -> Callable[[click.Context, click.Parameter, str | 
     return keep
 
 
+def _store_file(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Keep the value of --config. In Kafka's tools that option is a setting: do not drop it where no file is read."""
+    if value is not None and "=" in value:
+        raise click.UsageError(f"--config {value}: expected a file; for settings of a topic use --set KEY=VALUE")
+    _store_in_meta(_CONFIG)(context, parameter, value)
+
+
 def config_file(function: F) -> F:
     """Add --config and --profile; `opened_config` and `profile_name` return their values."""
     config = click.option(
@@ -56,7 +63,7 @@ def config_file(function: F) -> F:
         metavar="FILE",
         expose_value=False,
         is_eager=True,
-        callback=_store_in_meta(_CONFIG),
+        callback=_store_file,
         help="File with profiles (default: OTTLA_CONFIG, or ~/.config/ottla/config.toml).",
     )
     profile = click.option(
@@ -78,8 +85,6 @@ def opened_config(*, to_change: bool = False) -> ConfigFile:
     named = context.meta.get(_CONFIG) if context else None
     if named is None:
         return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ and not to_change)
-    if "=" in named:
-        raise click.UsageError(f"--config {named}: expected a file; for settings of a topic use --set KEY=VALUE")
     return ConfigFile(named, must_exist=not to_change)
 
 
@@ -123,6 +128,17 @@ def _with_ports(bootstrap: str) -> str:
     """Add the default port: HOST becomes HOST:9092."""
     parts = [part.strip() for part in bootstrap.split(",") if part.strip()]
     return ",".join(part if re.search(r":[^\]:]*$", part.rpartition("://")[2]) else f"{part}:{_PORT}" for part in parts)
+
+
+def at_most(most: int) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
+    """Refuse a number that a request has no room for. The help leaves that limit out, unlike click.IntRange's."""
+
+    def check(_: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+        if value is not None and value > most:
+            raise click.BadParameter(f"{value} is more than {most}", param=parameter)
+        return value
+
+    return check
 
 
 class Tool(click.Command):

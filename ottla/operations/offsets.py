@@ -102,7 +102,8 @@ def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -
     if isinstance(place, OffsetSpec):
         return listed(ask, partitions, place)
     if isinstance(place, Moment):
-        return at_time(ask, partitions, place.timestamp_ms)[0]
+        # A negative number has another meaning to a broker: -1 is the end of the log.
+        return at_time(ask, partitions, max(0, place.timestamp_ms))[0]
     starts, ends = bounds(ask, partitions)
     if isinstance(place, Mapping):
         if missing := place.keys() - {partition.partition for partition in partitions}:

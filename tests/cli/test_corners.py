@@ -405,7 +405,7 @@ def test_levels_of_features_are_whole_numbers() -> None:
     for wrong in ("a=x", "a=-1", "a="):
         with pytest.raises(click.UsageError) as raised:
             storage._levels((wrong,))
-        assert raised.value.message == f"--feature {wrong}: the level must be a whole number"
+        assert raised.value.message == f"--feature {wrong}: the level must be a whole number below 32768"
 
 
 def test_a_share_group_has_its_own_setting_for_committed_records() -> None:

@@ -55,7 +55,9 @@ def dump_log(
     for path in _files(paths):
         name = decoder or _decoder_of(path)
         if kafka or not path.endswith(_BATCHES):
-            _print_lines(path, name, records, limit)
+            if as_json:
+                raise click.UsageError(f"--json needs {' or '.join(_BATCHES)}, without --kafka: {path}")
+            whole &= _print_lines(path, name, records, limit)
         else:
             whole &= _print_batches(path, name, records=records, limit=limit, as_json=as_json)
     return 0 if whole else 1
@@ -86,7 +88,8 @@ def _decoder_of(path: str) -> str:
     return next((name for prefix, name in _DECODERS.items() if directory.startswith(prefix)), "text")
 
 
-def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> None:
+def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> bool:
+    """Print a file like kafka-dump-log; returns whether nothing is wrong with it."""
     from ottla.host.disk import HostDisk
     from ottla.log.dump.dump_index import Complaints
     from ottla.log.dump.dump_log import DumpOptions, dump
@@ -96,8 +99,10 @@ def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> N
     lines = dump(HostDisk(), os.path.abspath(path), DumpOptions(print_data_log=records, decoder=chosen), complaints)
     for line in islice(lines, None if limit is None else limit + 2):
         click.echo(line)
-    for line in complaints.lines():
+    found = complaints.lines()
+    for line in found:
         click.echo(line, err=True)
+    return not found
 
 
 def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None, as_json: bool) -> bool:

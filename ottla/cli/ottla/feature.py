@@ -91,7 +91,7 @@ def set_(
 def _levels(levels: tuple[str, ...]) -> dict[str, int]:
     wanted = {}
     for name, level in pairs(levels).items():
-        if not level.isdecimal():
-            raise click.UsageError(f"{name}={level}: expected a whole number")
+        if not level.isdecimal() or int(level) >= 1 << 15:
+            raise click.UsageError(f"{name}={level}: expected a whole number below 32768")
         wanted[name] = int(level)
     return wanted

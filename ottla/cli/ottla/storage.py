@@ -91,8 +91,8 @@ def format_(
 def _levels(features: tuple[str, ...]) -> dict[str, int]:
     wanted = {}
     for name, level in pairs(features, "--feature").items():
-        if not level.isdecimal():
-            raise click.UsageError(f"--feature {name}={level}: the level must be a whole number")
+        if not level.isdecimal() or int(level) >= 1 << 15:
+            raise click.UsageError(f"--feature {name}={level}: the level must be a whole number below 32768")
         wanted[name] = int(level)
     return wanted
 

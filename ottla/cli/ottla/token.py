@@ -33,7 +33,7 @@ def _period_ms(context: click.Context, parameter: click.Parameter, value: str) -
     """Parse a time span, a number of milliseconds, or -1."""
     text = value.strip()
     period_ms = int(text) if text == "-1" or text.isdecimal() else span_ms(text)
-    if period_ms is None:
+    if period_ms is None or period_ms >= 1 << 63:
         raise click.UsageError(f"{text}: expected a time span (7d, 12h), milliseconds, or -1 for the brokers' limit")
     return period_ms
 

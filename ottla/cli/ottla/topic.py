@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.amount import counted, setting_value
-from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
+from ottla.cli.option import Commands, admin, as_json, at_most, cluster, complete_topic, confirm, pairs, yes_option
 from ottla.cli.ottla.topic_analyze import analyze
 from ottla.cli.ottla.topic_copy import copy, diff
 from ottla.cli.pattern import expand
@@ -20,6 +20,8 @@ from ottla.operations.topics.view import PartitionPlace, TopicDetails, TopicSumm
 
 if TYPE_CHECKING:
     from ottla.client import Admin
+
+_INT32_MAX = (1 << 31) - 1
 
 
 def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -144,13 +146,19 @@ def _ids(ids: Iterable[int]) -> str:
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=None, help="Number of partitions (default: the cluster's)."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    callback=at_most(_INT32_MAX),
+    default=None,
+    help="Number of partitions (default: the cluster's).",
 )
 @click.option(
     "-r",
     "--replicas",
     "--replication-factor",
     type=click.IntRange(1),
+    callback=at_most((1 << 15) - 1),
     default=None,
     help="Number of replicas (default: the cluster's).",
 )
@@ -265,7 +273,14 @@ def trim(
 @topics.command()
 @cluster
 @click.argument("name", shell_complete=complete_topic)
-@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    callback=at_most(_INT32_MAX),
+    required=True,
+    help="The new number of partitions.",
+)
 @as_json
 def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
     """Add partitions to a topic. New records may go to another partition than old records with the same key."""

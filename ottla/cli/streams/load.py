@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,19 +46,27 @@ def _module(path: Path) -> ModuleType:
     sys.modules[name] = module
     token = reading.set(True)
     try:
-        spec.loader.exec_module(module)
+        with _own_errors(path, spec.origin):
+            spec.loader.exec_module(module)
+    finally:
+        reading.reset(token)
+    return module
+
+
+@contextmanager
+def _own_errors(path: object, origin: str | None) -> Iterator[None]:
+    """Name the line of the program's file where it raised an error."""
+    try:
+        yield
     except OttlaError:
         raise
     except SyntaxError as error:
         raise OttlaError(f"{path}:{error.lineno}: {error.msg}") from error
     except Exception as error:
         steps = traceback.extract_tb(error.__traceback__)
-        own = [step for step in steps if step.filename == spec.origin]
+        own = [step for step in steps if step.filename == origin]
         where = f"{path}:{own[-1].lineno}" if own else str(path)
         raise OttlaError(f"{where}: {type(error).__name__}: {error}") from error
-    finally:
-        reading.reset(token)
-    return module
 
 
 def _named(module: ModuleType, file: str, name: str) -> Application:
@@ -66,10 +76,13 @@ def _named(module: ModuleType, file: str, name: str) -> Application:
     if value is None:
         raise OttlaError(f"{file} does not define {name}{_there(module)}")
     if callable(value) and not isinstance(value, Application):
-        value = value()
+        with _own_errors(file, module.__file__):
+            value = value()
     if not isinstance(value, Application):
         kind = type(value).__name__
-        raise OttlaError(f"{name} in {file} is a {kind} (expected an application, the result of StreamsBuilder.build)")
+        raise OttlaError(
+            f"{name} in {file} is of type {kind} (expected an application, the result of StreamsBuilder.build)"
+        )
     return value
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, Entities
 from ottla.cli.kafka.configs.config_view import RESOURCE_TYPES, quotas_of, settings_of
-from ottla.cli.kafka.program.option import Given, double
+from ottla.cli.kafka.program.option import Given, double, int32
 from ottla.cli.kafka.program.tool import Failed, load
 from ottla.settings.quota import AddressQuotas, UserQuotas
 
@@ -125,15 +125,16 @@ def _credential(mechanism: str, text: str) -> tuple[str, int]:
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise Failed(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
-    iterations = _ITERATIONS if match[1] in (None, "", "-1") else int(match[1])
+    try:
+        iterations = _ITERATIONS if match[1] in (None, "", "-1") else int32(match[1])
+    except ValueError:
+        raise Failed(f'For input string: "{match[1]}"') from None
     if iterations < _SCRAM[mechanism]:
         raise Failed(f"Iterations {iterations} is less than the minimum {_SCRAM[mechanism]} required for {mechanism}")
     return match[2], iterations
 
 
 def _alter_quotas(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
-    if len(entities.kinds) != len(entities.names):
-        raise Failed("Exactly one entity name must be specified for every entity type")
     old = next(iter(quotas_of(client, entities).values()), {})
     if wrong := [quota for quota in deleted if quota not in old]:
         raise Failed(f"Invalid config(s): {','.join(wrong)}")

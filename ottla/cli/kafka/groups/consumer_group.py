@@ -269,6 +269,9 @@ def _partitions_to_delete(client: Admin, topics: list[str]) -> tuple[list[TopicP
     from ottla.client import TopicPartition
 
     partitions = [partition for topic in topics if ":" in topic for partition in partitions_of(topic)]
+    for topic, number in partitions:
+        if number < 0:
+            raise Failed(f"Invalid partition of {topic}: {number} (expected 0 or more)")
     described = client.describe_topics(dict.fromkeys(topic for topic in topics if ":" not in topic))
     errors = {TopicPartition(topic, -1): standard(error) for topic, error in described.errors.items()}
     for topic, description in described.succeeded.items():

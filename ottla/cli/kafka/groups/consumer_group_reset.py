@@ -7,11 +7,11 @@ import io
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import standard_message
-from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, pieces
+from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, partition_id, pieces
 from ottla.cli.kafka.program.tool import Failed, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.group_offsets import committed_or_end
@@ -47,6 +47,11 @@ _UNQUOTED_MAX = 24
 _DURATION = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
 )
+
+#: A date that much later or earlier still is a number of 64 bits.
+_DURATION_MS_MAX = 1 << 62
+_TIMESTAMP = re.compile(r"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d+)(Z|[-+]\d\d(?::?\d\d)?)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def reset(given: Given, client: Admin, groups: list[str]) -> None:
@@ -229,12 +234,17 @@ def timestamp(text: str) -> int:
             "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
         )
     zoned = text if any(sign in clock for sign in "+-Z") else text + "Z"
-    if not re.fullmatch(r"\d+-\d+-\d+T\d+:\d+:\d+\.\d+(Z|[-+]\d\d(:?\d\d)?)", zoned):
-        raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"')
+    match = _TIMESTAMP.fullmatch(zoned)
     try:
-        return int(datetime.fromisoformat(zoned).timestamp() * 1000)
-    except ValueError as error:
-        raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"') from error
+        if match is None:
+            raise ValueError(zoned)
+        # As in Java's SimpleDateFormat, the last number counts milliseconds: .5 is 5 ms.
+        year, month, day, hour, minute, second, milliseconds = map(int, match.groups()[:7])
+        zone = datetime.fromisoformat(f"2000-01-01T00:00{match[8]}").tzinfo
+        at = datetime(year, month, day, hour, minute, second, milliseconds * 1000, zone)
+        return (at - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"') from None
 
 
 def duration_ms(text: str) -> int:
@@ -244,7 +254,10 @@ def duration_ms(text: str) -> int:
         raise Failed("Text cannot be parsed to a Duration")
     sign, days, hours, minutes, seconds, fraction = match.groups()
     total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
-    milliseconds = total * 1000 + int(f"{fraction or '':0<3}"[:3])
+    below = int(f"{fraction or '':0<3}"[:3])
+    milliseconds = total * 1000 + (-below if (seconds or "").startswith("-") else below)
+    if abs(milliseconds) > _DURATION_MS_MAX:
+        raise Failed("Text cannot be parsed to a Duration: it is too long")
     return -milliseconds if sign == "-" else milliseconds
 
 
@@ -272,7 +285,7 @@ def _plan(given: Given) -> dict[str, Offsets]:
             continue
         try:
             (group, topic, partition, offset) = row if len(row) == 4 else (groups[0], *row)
-            plan.setdefault(group, {})[TopicPartition(topic, int32(partition))] = int64(offset)
+            plan.setdefault(group, {})[TopicPartition(topic, partition_id(partition))] = int64(offset)
         except (ValueError, IndexError) as error:
             raise Failed(f"{path}, line {number}: expected topic,partition,offset or group,topic,...") from error
     return plan

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.cli.kafka.groups.consumer_group_reset import duration_ms, from_time, timestamp
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, int32, int64
+from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, int64, partition_id
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.group_offsets import committed_or_end
@@ -220,7 +220,7 @@ def _plan(path: str) -> Offsets:
                 "java.text.ParseException: Reset plan CSV file is not following the format `TOPIC,PARTITION,OFFSET`."
             )
         try:
-            plan[TopicPartition(cells[0], int32(cells[1]))] = int64(cells[2])
+            plan[TopicPartition(cells[0], partition_id(cells[1]))] = int64(cells[2])
         except ValueError as error:
             raise Failed(f"{path}: {line}: partition and offset must be whole numbers") from error
     return plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.argument import CONTROLLER, SERVER, Command, Words, tool
 from ottla.cli.kafka.program.error import caused, message
-from ottla.cli.kafka.program.option import Option, int32
+from ottla.cli.kafka.program.option import Option, int16, int32
 from ottla.cli.kafka.program.tool import Failed, admin, load, tell
 from ottla.operations.features import levels_of
 
@@ -160,7 +160,7 @@ def name_and_level(text: str) -> tuple[str, int]:
     if not equals:
         raise Failed(f"Can't parse feature=level string {text}: equals sign not found.")
     try:
-        return name.strip(), int(level)
+        return name.strip(), int16(level.strip())
     except ValueError:
         raise Failed(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.") from None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.java_date import DateFormat
+from ottla.cli.kafka.program.match import pattern
 from ottla.cli.kafka.program.metric import print_metrics
 from ottla.cli.kafka.program.option import Given, Option, forbid, int32, int64, key_values, one_of, require
 from ottla.cli.kafka.program.tool import Failed, command, load, settings_for
@@ -135,7 +135,7 @@ class _Run:
         if "topic" in given:
             consumer.subscribe([given["topic"]], listener=listener)
         else:
-            consumer.subscribe(re.compile(given["include"]), listener=listener)
+            consumer.subscribe(pattern(given["include"]), listener=listener)
         timeout_ms, interval_ms = given["timeout"], given["reporting-interval"]
         self._began_ms = self._joining_ms = now = heard_ms = reported_ms = _now_ms()
         reported = (0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import uuid
@@ -167,6 +168,8 @@ def _check(words: Words) -> None:
             "--num-records."
         )
     above_zero("record-size")
+    if not words["payload-delimiter"]:
+        raise usage_error("--payload-delimiter should not be empty.")
     sources = ("bootstrap-server", "command-property", "producer-props", "producer.config", "command-config")
     if all(words[source] is None for source in sources):
         raise usage_error(
@@ -204,8 +207,8 @@ def _read_payloads(path: str, delimiter: str) -> list[bytes]:
     print(f"Reading payloads from: {file.absolute()}")
     if not file.exists() or not file.stat().st_size:
         raise Failed("File does not exist or empty file provided.")
-    parts = file.read_text(encoding="utf-8").split("\n" if delimiter == "\\n" else delimiter)
-    payloads = [part.encode() for part in (parts[:-1] if not parts[-1] else parts)]
+    parts = file.read_bytes().split(b"\n" if delimiter == "\\n" else os.fsencode(delimiter))
+    payloads = parts if parts[-1] else parts[:-1]
     print(f"Number of records read: {len(payloads)}")
     return payloads
 

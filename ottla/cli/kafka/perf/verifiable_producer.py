@@ -85,6 +85,8 @@ def _run(words: Words) -> int:
     from ottla.client import Producer
     from ottla.client.settings.producer import ProducerSettings
 
+    if words["repeating-keys"] is not None and words["repeating-keys"] <= 0:
+        raise usage_error("argument --repeating-keys: must be greater than zero")
     properties: dict[str, object] = {
         "bootstrap.servers": words["bootstrap-server"],
         "acks": str(words["acks"]),

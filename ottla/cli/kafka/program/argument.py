@@ -63,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
         if missing != message:
             message = "too few arguments" if missing == "command" else f"argument {missing.split(', ')[0]} is required"
         message = re.sub(r"(?<=^unrecognized arguments: )(.*)", r"'\1'", message)
-        message = re.sub(r"invalid int32 value: ('.*')", r"could not convert \1 to Integer", message)
+        message = re.sub(r"invalid (?:int32|partition_id) value: ('.*')", r"could not convert \1 to Integer", message)
         message = re.sub(r"invalid double value: ('.*')", r"could not convert \1 to Double", message)
         message = re.sub(r"invalid int64 value: ('.*')", r"could not convert \1 to Long", message)
         tell(type(self).wrong(self, message))

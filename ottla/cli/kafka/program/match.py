@@ -12,12 +12,16 @@ def topic_filter(text: str | None) -> Callable[[str], bool]:
     """Return the test of an include list: a regular expression in which a comma is "or" and blanks are ignored."""
     if text is None:
         return lambda name: True
-    expression = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    expression = pattern(text.strip().replace(",", "|").replace(" ", "").strip("\"'"), text)
+    return lambda name: expression.fullmatch(name) is not None
+
+
+def pattern(text: str, typed: str | None = None) -> re.Pattern[str]:
+    """Compile a regular expression. Failed, with the text as it was typed, if it is none."""
     try:
-        pattern = re.compile(expression)
+        return re.compile(text)
     except re.error as error:
-        raise Failed(f"{text} is an invalid regex.") from error
-    return lambda name: pattern.fullmatch(name) is not None
+        raise Failed(f"{typed or text} is an invalid regex.") from error
 
 
 def chosen(names: Iterable[str], text: str | None) -> list[str]:

@@ -27,9 +27,22 @@ class Usage(Exception):
     """Options that cannot be combined: the message and the help are printed."""
 
 
+def int16(text: str) -> int:
+    """Parse a number like Java's `Short.parseShort`. ValueError for anything else."""
+    return _number(text, 16)
+
+
 def int32(text: str) -> int:
     """Parse a number like Java's `Integer.parseInt`. ValueError for anything else."""
     return _number(text, 32)
+
+
+def partition_id(text: str) -> int:
+    """Parse the number of a partition. ValueError for anything else."""
+    number = int32(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
 
 
 def int64(text: str) -> int:
@@ -210,7 +223,7 @@ def help_text(options: Sequence[Option]) -> str:
 def _shown(option: Option) -> str:
     if option.value is None:
         return f"--{option.name}"
-    kinds: dict[Callable[[str], Any], str] = {int32: "Integer: ", int64: "Long: "}
+    kinds: dict[Callable[[str], Any], str] = {int32: "Integer: ", partition_id: "Integer: ", int64: "Long: "}
     kind = kinds.get(option.read, "String: ")
     text = f"{kind}{option.value}" if option.value else kind.removesuffix(": ")
     return f"--{option.name} [{text}]" if option.optional else f"--{option.name} <{text}>"

@@ -126,6 +126,8 @@ def read_text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise Failed(f"Unable to read file {path}") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"Unable to read file {path}: byte {error.start} is not UTF-8") from error
 
 
 def settings_for(kind: type[DeclaredSettings], properties: Mapping[str, object]) -> dict[str, object]:

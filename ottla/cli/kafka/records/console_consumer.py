@@ -10,7 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, key_values, one_of, require
+from ottla.cli.kafka.program.match import pattern
+from ottla.cli.kafka.program.option import (
+    Given,
+    Option,
+    Usage,
+    int32,
+    int64,
+    key_values,
+    one_of,
+    partition_id,
+    require,
+)
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, settings_for, tell
 from ottla.cli.kafka.records.formatter import FORMATTERS, DefaultFormatter, Formatter
 
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     Option("topic", "Topic to read.", "topic"),
     Option("include", "Regular expression: read all topics whose names match.", "Java regex (String)"),
-    Option("partition", "Only this partition, from its end unless --offset is given.", "partition", int32),
+    Option("partition", "Only this partition, from its end unless --offset is given.", "partition", partition_id),
     Option("offset", "Offset to start at: a number, earliest or latest.", "consume offset", default="latest"),
     Option("consumer-property", "Deprecated: use --command-property.", "consumer_prop"),
     Option("command-property", "Setting of the consumer; may be repeated.", "consumer_prop"),
@@ -165,12 +176,16 @@ def _offset(given: Given) -> int:
     named = {"earliest": -2, "latest": -1}
     if text.lower() in named:
         return named[text.lower()]
-    if not text.isdecimal():
+    try:
+        offset = int64(text)
+    except ValueError:
+        offset = -1
+    if offset < 0:
         raise Usage(
             f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a "
             "non-negative long."
         )
-    return int(text)
+    return offset
 
 
 def formatter_of(given: Given) -> Formatter:
@@ -210,9 +225,7 @@ def _place(given: Given, consumer: Consumer, offset: int) -> None:
     from ottla.client import TopicPartition
 
     if "topic" not in given:
-        import re
-
-        consumer.subscribe(re.compile(given["include"]))
+        consumer.subscribe(pattern(given["include"]))
     elif "partition" not in given:
         consumer.subscribe([given["topic"]])
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.match import pattern
 from ottla.cli.kafka.program.option import Given, Option, Usage, int32, int64, key_values, require
 from ottla.cli.kafka.program.tool import Failed, check_addresses, command, load, settings_for, tell
 from ottla.kernel.named import NamedTuple
@@ -135,7 +136,9 @@ def _properties(given: Given) -> dict[str, object]:
         if said or name not in properties:
             properties[name] = str(given[said[-1] if said else options[0]])
     # Without an explicit delivery timeout, the Java client raises it to the request timeout.
-    properties.setdefault("delivery.timeout.ms", str(max(120_000, int(str(properties["request.timeout.ms"])))))
+    timeout = str(properties["request.timeout.ms"])
+    # The producer reports a timeout that is no number.
+    properties.setdefault("delivery.timeout.ms", str(max(120_000, int(timeout)) if timeout.isdecimal() else 120_000))
     return properties
 
 
@@ -178,16 +181,18 @@ class _Reader:
         for name, text in {"key.separator": self.key_separator, **named}.items():
             if text == self.null:
                 raise Failed(f"null.marker and {name} may not be equal")
+        self.separators = pattern(self.separator)
 
     def records(self, lines: Iterable[str]) -> Iterator[_Record]:
         for number, line in enumerate(lines, 1):
-            text = line.rstrip("\n").removesuffix("\r")
-            headers, text = self._part(self.parses_headers, text, self.delimiter, "headers delimiter", number)
-            key, text = self._part(self.parses_key, text, self.key_separator, "key separator", number)
+            whole = text = line.rstrip("\n").removesuffix("\r")
+            where = f"on line number {number}: '{whole}'"
+            headers, text = self._part(self.parses_headers, text, self.delimiter, f"headers delimiter found {where}")
+            key, text = self._part(self.parses_key, text, self.key_separator, f"key separator found {where}")
             parsed_headers = [] if headers in (None, self.null) else self._headers(headers or "", number)
             yield _Record(self._bytes(text), None if key is None else self._bytes(key), parsed_headers)
 
-    def _part(self, wanted: bool, text: str, separator: str, name: str, number: int) -> tuple[str | None, str]:
+    def _part(self, wanted: bool, text: str, separator: str, missing: str) -> tuple[str | None, str]:
         if not wanted:
             return None, text
         part, match, rest = text.partition(separator)
@@ -195,13 +200,19 @@ class _Reader:
             return part, rest
         if self.ignores_errors:
             return None, text
-        raise Failed(f"No {name} found on line number {number}: '{text}'")
+        raise Failed(f"No {missing}")
+
+    def _pairs(self, text: str) -> list[str]:
+        """Split like Java's `Pattern.split`: without groups, and without the empty texts at the end."""
+        pairs = self.separators.split(text)[:: self.separators.groups + 1]
+        if len(pairs) > 1:
+            while pairs and not pairs[-1]:
+                pairs.pop()
+        return pairs
 
     def _headers(self, text: str, number: int) -> list[tuple[str, bytes | None]]:
-        import re
-
         headers: list[tuple[str, bytes | None]] = []
-        for pair in re.split(self.separator, text):
+        for pair in self._pairs(text):
             name, colon, value = pair.partition(self.header_separator)
             if not colon and not self.ignores_errors:
                 raise Failed(f"No header key separator found in pair '{pair}' on line number {number}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.json_file import parse, typed
+from ottla.cli.kafka.program.json_file import parse, partition_of, typed
 from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text
+
+if TYPE_CHECKING:
+    from ottla.client import TopicPartition
 
 OPTIONS = (
     BOOTSTRAP,
@@ -27,15 +30,12 @@ def main() -> None:
 
 
 def _run(given: Given) -> int:
-    from ottla.client import TopicPartition
-
     require(given, "bootstrap-server", "offset-json-file")
     with admin(given["bootstrap-server"], admin_of(given)) as client:
         wanted = _offsets(read_text(given["offset-json-file"]))
         before: dict[TopicPartition, int] = {}
         twice = []
-        for topic, number, offset in wanted:
-            partition = TopicPartition(topic, number)
+        for partition, offset in wanted:
             if partition in before and str(partition) not in twice:
                 twice.append(str(partition))
             before[partition] = offset
@@ -52,15 +52,11 @@ def _run(given: Given) -> int:
     return 0
 
 
-def _offsets(text: str) -> list[tuple[str, int, int]]:
+def _offsets(text: str) -> list[tuple[TopicPartition, int]]:
     document = parse(text, "The input string is not a valid JSON")
     version = document.get("version", 1) if isinstance(document, dict) else 1
     if version != 1:
         raise Failed(f"Not supported version field value {version}")
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise Failed("Missing partitions field")
-    return [_offset(entry) for entry in document["partitions"]]
-
-
-def _offset(entry: Any) -> tuple[str, int, int]:
-    return typed(entry, "topic", str), typed(entry, "partition", int), typed(entry, "offset", int, 64)
+    return [(partition_of(entry), typed(entry, "offset", int, 64)) for entry in document["partitions"]]

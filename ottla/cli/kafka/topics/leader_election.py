@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused, java_class, message
-from ottla.cli.kafka.program.json_file import parse, typed
-from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, forbid, int32
+from ottla.cli.kafka.program.json_file import parse, partition_of
+from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, forbid, partition_id
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, read_text
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.elections import elect
@@ -34,7 +34,7 @@ OPTIONS = (
         "Path to JSON file",
     ),
     Option("topic", "Topic of the partition.", "topic name"),
-    Option("partition", "Partition of --topic.", "partition id", int32),
+    Option("partition", "Partition of --topic.", "partition id", partition_id),
     Option("all-topic-partitions", "All partitions that need the election."),
     Option("election-type", "REQUIRED: preferred or unclean.", "election type", _election),
 )
@@ -113,9 +113,7 @@ def _partitions(given: Given) -> Sequence[TopicPartition] | None:
     document = parse(read_text(given["path-to-json-file"]), "Replica election data is empty")
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise Failed('Replica election data is missing "partitions" field')
-    partitions = [
-        TopicPartition(typed(entry, "topic", str), typed(entry, "partition", int)) for entry in document["partitions"]
-    ]
+    partitions = [partition_of(entry) for entry in document["partitions"]]
     if twice := sorted({str(tp) for tp in partitions if partitions.count(tp) > 1}):
         raise Failed(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")
     return partitions

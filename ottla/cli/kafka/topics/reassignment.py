@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
-from ottla.cli.kafka.program.json_file import parse, typed
+from ottla.cli.kafka.program.json_file import array, parse, typed
 from ottla.cli.kafka.program.option import (
     COMMAND_CONFIG,
     CONTROLLER,
@@ -180,8 +180,7 @@ def _topics(text: str) -> list[str]:
     version = document.get("version", 1) if isinstance(document, dict) else 1
     if version != 1:
         raise Failed(f"Not supported version field value {version}")
-    entries = document.get("topics", []) if isinstance(document, dict) else []
-    return [typed(entry, "topic", str) for entry in entries]
+    return [typed(entry, "topic", str) for entry in array(document, "topics")]
 
 
 def _propose(client: Admin, now: Replicas, brokers: list[int], *, rack_aware: bool) -> Replicas:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.json_file import parse, typed
+from ottla.cli.kafka.program.json_file import array, checked, parse, typed
 from ottla.cli.kafka.program.tool import Failed
 from ottla.operations.reassignment import Replicas, begin_directory_moves
 from ottla.operations.reassignment import directories as directories_of
@@ -45,10 +45,10 @@ class Plan:
         if version != 1:
             raise Failed(f"Not supported version field value {version}")
         plan = cls()
-        for entry in document.get("partitions", []) if isinstance(document, dict) else []:
+        for entry in array(document, "partitions"):
             partition = TopicPartition(typed(entry, "topic", str), typed(entry, "partition", int))
-            brokers = typed(entry, "replicas", list)
-            paths = entry.get("log_dirs", [_ANY] * len(brokers))
+            brokers = [checked(broker, int) for broker in typed(entry, "replicas", list)]
+            paths = [checked(path, str) for path in array(entry, "log_dirs", [_ANY] * len(brokers))]
             if len(paths) != len(brokers):
                 raise Failed(
                     f"Size of replicas list {brokers} is different from size of log dirs list {paths} for partition "

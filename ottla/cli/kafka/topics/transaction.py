@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.metadata.metadata_quorum import table
 from ottla.cli.kafka.program.argument import Command, Words, tool
 from ottla.cli.kafka.program.error import message
-from ottla.cli.kafka.program.option import Option, int32, int64
+from ottla.cli.kafka.program.option import Option, int32, int64, partition_id
 from ottla.cli.kafka.program.tool import Failed, admin, load
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.operations.hanging import SearchFailed, find_hanging
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
 
 _TOPIC = Option("topic", "Topic.", "TOPIC", required=True)
-_PARTITION = Option("partition", "Partition.", "PARTITION", int32, required=True)
+_PARTITION = Option("partition", "Partition.", "PARTITION", partition_id, required=True)
 COMMANDS = (
     Command(
         "list",
@@ -64,7 +64,7 @@ COMMANDS = (
                 default=15,
             ),
             Option("topic", "Search this topic.", "TOPIC"),
-            Option("partition", "Search this partition.", "PARTITION", int32),
+            Option("partition", "Search this partition.", "PARTITION", partition_id),
         ),
     ),
     Command(
