@@ -370,7 +370,8 @@ def test_avro_that_arrow_has_no_type_for_is_refused() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}
     for schema, said in (
         (["null", "int", "string"], "no single Arrow type"),
-        (tree, "contains itself"),
+        (tree, "^the Avro type Tree contains itself: Arrow has no such type$"),
+        ({**tree, "namespace": "wood"}, r"^the Avro type wood\.Tree contains itself: Arrow has no such type$"),
         ("Nobody", "before it defines it"),
         ({"type": "enum"}, "invalid Avro schema"),
     ):

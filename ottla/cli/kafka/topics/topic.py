@@ -82,8 +82,6 @@ def _run(given: Given) -> int:
     try:
         with admin(bootstrap, properties) as client:
             _act(given, client)
-    except Usage:
-        raise
     except (KafkaError, OttlaError, Failed, Refused) as error:
         print(f"Error while executing topic command : {message(error)}")
         return 1
