@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import count
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from ottla.cli.kafka.perf import share_consumer_perf
 from ottla.cli.kafka.program.tool import Failed
 from ottla.cli.kafka.topics.reassignment_move import Plan
 from ottla.cli.ottla import group
@@ -77,6 +80,30 @@ class TestVerifiableShareConsumer:
             "ERROR Error during processing, terminating share consumer process: Invalid value middle for configuration "
             "share.auto.offset.reset: "
         )
+
+
+class TestSharePerf:
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)])
+    def test_what_ends_one_member_ends_all(self, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+        """The others went on until their timeout, as after Ctrl-C. Here no time passes."""
+        monkeypatch.setattr(share_consumer_perf, "_now_ms", lambda: 0)
+        both_read = Event()
+        polls = count()
+
+        def poll(_: float) -> list[Any]:
+            both_read.set()
+            assert next(polls) < 1_000_000
+            return []
+
+        def fail(_: float) -> list[Any]:
+            both_read.wait()
+            raise error
+
+        given: Any = {"topic": "t", "num-records": 1, "timeout": 1, "reporting-interval": 5000, "date-format": "HH:mm"}
+        run = share_consumer_perf._Run(given)
+        with pytest.raises(type(error)):
+            run.read([Mock(poll=fail), Mock(poll=poll)], ["a", "b"])
+        assert next(polls) < 1_000_000
 
 
 class TestConsole:

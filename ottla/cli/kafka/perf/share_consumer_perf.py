@@ -96,6 +96,7 @@ class _Run:
         self._shown = DateFormat(given["date-format"])
         self._lock = threading.Lock()
         self._records = 0
+        self._has_ended = False
 
     def read(self, consumers: list[ShareConsumer], names: list[str]) -> None:
         """Read until there are enough records, or the timeout passes without one; then print the totals."""
@@ -104,7 +105,11 @@ class _Run:
             consumer.subscribe([self._given["topic"]])
         members = [_Member(number + 1) for number in range(len(consumers))]
         with ThreadPoolExecutor(len(consumers)) as pool:
-            list(pool.map(self._read_one, consumers, members))
+            try:
+                list(pool.map(self._read_one, consumers, members))
+            finally:
+                # Ctrl-C, or an error of one member, ends all of them: the pool waits for its threads.
+                self._has_ended = True
         ended_ms = _now_ms()
         if "show-consumer-stats" in self._given:
             for member, name in zip(members, names, strict=True):
@@ -123,7 +128,7 @@ class _Run:
         timeout_ms, interval_ms = self._given["timeout"], self._given["reporting-interval"]
         now = heard_ms = reported_ms = _now_ms()
         reported = (0, 0)
-        while self._records < self._wanted and now - heard_ms <= timeout_ms:
+        while self._records < self._wanted and now - heard_ms <= timeout_ms and not self._has_ended:
             records = consumer.poll(_POLL_S)
             now = _now_ms()
             if not records:
