@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client import Admin, Consumer, KafkaError, Producer, TopicPartition
 from ottla.client.admin.acl import Acl, AclOperation, AclPermission, AclResource, PatternType
 from ottla.operations.access import explained, granted, speaking_of
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
@@ -78,13 +80,34 @@ def test_a_bundle_with_a_wrong_password_says_what_is_missing(node: ottla.Node, t
     assert "cluster.json" in said.err and "groups.jsonl" in said.err
 
 
+def test_a_bundle_hides_the_password_of_the_profile_wherever_it_stands(
+    node: ottla.Node, tool: Tool, tmp_path: Path
+) -> None:
+    """Here it is the name of a group, too."""
+    with Admin(plaintext(node)) as admin:
+        admin.alter_group_offsets(PASSWORD, {TopicPartition("orders", 0): 0}).check()
+    assert tool("acls", "allow", "ann", "all", "group", PASSWORD).code == 0
+    path = tmp_path / "bundle.tar.gz"
+    words = ("debug", "bundle", "-o", str(path), "--profile", "right")
+    in_process(*words, OTTLA_CONFIG=_profile(node, tmp_path, "right", PASSWORD))
+    with tarfile.open(path) as tar:
+        files = [file.read().decode() for each in tar if (file := tar.extractfile(each))]
+    assert any('"group": "[hidden]"' in text for text in files)
+    assert not any(part in text for text in files for part in (PASSWORD, json.dumps(PASSWORD)[1:-1]))
+
+
 def _wrong_password(node: ottla.Node, tmp_path: Path) -> str:
     """The path of a config file whose profile `wrong` has a wrong password."""
+    return _profile(node, tmp_path, "wrong", "nothing")
+
+
+def _profile(node: ottla.Node, tmp_path: Path, profile: str, password: str) -> str:
     file = tmp_path / "config.toml"
     file.touch(0o600)
     settings = {"bootstrap.servers": secured(node), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    settings |= {"sasl.username": "ann", "sasl.password": "nothing"}
-    file.write_text("[profiles.wrong]\n" + "".join(f'{name} = "{value}"\n' for name, value in settings.items()))
+    settings |= {"sasl.username": "ann", "sasl.password": password}
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+    file.write_text(f"[profiles.{profile}]\n{lines}")
     return str(file)
 
 
@@ -153,6 +176,8 @@ def test_an_administrator_may_do_everything() -> None:
 
 def test_what_decides_is_named(tool: Tool) -> None:
     assert "no rule matches the resource" in tool("acls", "explain", "ann", "read", "orders").out
+    why = tool("acls", "explain", "ann", "read", "orders", "--json").json
+    assert (why["allowed"], why["rule"], why["elsewhere"]) == (False, None, [])
     tool("acls", "allow", "ann", "read", "topic", "ord", "--prefixed")
     assert "rules match the resource, but none allows this" in tool("acls", "explain", "ann", "write", "orders").out
     said = tool("acls", "explain", "ann", "describe", "orders").out

@@ -109,6 +109,14 @@ def test_a_walk_that_runs_out_of_bytes_is_corrupt(sizes: list[int], cut: int) ->
         fields_of(data, body, 0, len(body), 5)
 
 
+def test_a_record_that_reaches_beyond_its_batch_is_longer_than_it() -> None:
+    body = body_of(HEAD[:4] + encode_varint(5) + b"v" * 5 + b"\x00") * 2
+    data = np.frombuffer(body, dtype=np.uint8)
+    assert record_starts(data, body, 0, len(body), 2).tolist() == [0, len(body) // 2]
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE: a record is longer than its batch"):
+        record_starts(data, body, 0, len(body) // 2 - 1, 1)
+
+
 def test_a_varint_in_a_column_has_ten_bytes_at_most() -> None:
     longest = encode_varint(-(1 << 63))
     assert len(longest) == 10

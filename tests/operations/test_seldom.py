@@ -13,7 +13,8 @@ from ottla.client import ErrorCode, KafkaError, TopicPartition
 from ottla.kernel.client_error import Unsupported
 from ottla.kernel.error import OttlaError
 from ottla.operations.bundle import process
-from ottla.operations.bundle.archive import Absent, _absent
+from ottla.operations.bundle.archive import Absent, Bundle, _absent
+from ottla.operations.bundle.mask import Mask
 from ottla.operations.drain import plan_drain
 from ottla.operations.offsets import bounds_of_led
 from ottla.operations.topics.copy import prepare_target
@@ -25,10 +26,16 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class TestProcess:
     """The process of a node, in /proc."""
 
-    def test_a_process_without_a_file_for_stacks_gets_no_signal(self) -> None:
+    def test_a_process_without_a_file_for_stacks_gets_no_signal(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """SIGUSR2 would end it."""
-        with pytest.raises(OttlaError, match=rf"^process {os.getpid()} has no memory file for its stacks: "):
-            process.stacks(os.getpid())
+        monkeypatch.setattr(process, "_PROC", tmp_path)
+        monkeypatch.setattr(os, "kill", Mock(side_effect=AssertionError))
+        (tmp_path / "7" / "fd").mkdir(parents=True)
+        (tmp_path / "7" / "fd" / "3").symlink_to("/memfd:another (deleted)")
+        with pytest.raises(OttlaError, match=r"^process 7 has no memory file for its stacks: "):
+            process.stacks(7)
 
     def test_stacks_that_do_not_come_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(process, "_STACKS_SECONDS", 0.1)
@@ -61,6 +68,18 @@ def test_what_a_cluster_cannot_answer_is_no_failure_of_the_bundle() -> None:
     assert isinstance(absent, Absent) and str(absent) == "UNSUPPORTED_VERSION: too old"
     assert _absent(absent) is absent
     assert _absent(OttlaError("broken")) is None
+
+
+def test_a_bundle_that_is_given_up_on_a_full_disk_ends_with_what_ended_it(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path / "b.tar.gz", Mask(), bytes_max=1 << 20, seconds=60)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, bundle._file.fileno())
+    os.close(full)
+    bundle.text("versions.txt", "versions", lambda: "what waits to be written")
+    error = KeyboardInterrupt()
+    bundle.__exit__(KeyboardInterrupt, error, None)
+    assert bundle._file.closed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_node_that_holds_what_no_other_can_take_is_not_emptied() -> None:
