@@ -117,6 +117,9 @@ class Moves(Checkpoints):
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
+        if source.on_change is not None:
+            # A copy of an earlier move stays marked. The mark of this move's copy would take its place in the log.
+            source.on_change()
         log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
         try:
             log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)

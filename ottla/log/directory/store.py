@@ -335,7 +335,6 @@ class Store(Moves):
             if _TEMPORARY.fullmatch(name):
                 moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
                 if moved is not None and disk.is_directory(log_path):
-                    self.unfinished_moves[moved] = path
                     self._copies.append((moved, kept_copy.topic_id(disk, log_path), log_path, directory))
                 elif not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
                     disk.remove_tree(log_path)
@@ -368,27 +367,39 @@ class Store(Moves):
 
     def _settle_copies(self, named: Callable[[TopicPartition], str | None]) -> None:
         """Adopt the complete copies of the logs that are away, and remove the others."""
-        for tp, _, path, directory in self._copies:
-            if directory.failure is not None:
-                continue
-            try:
-                is_named = named(tp) == directory.directory_id and kept_copy.is_marked(self._disk, path)
-                if tp in self._logs or not is_named:
-                    # While the log may lie in a failed directory, every start must know of the move.
-                    if tp in self._logs or not self.failed_directories:
-                        self._disk.remove_tree(path)
-                    continue
-                log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
-                if log is None:
-                    if not self.failed_directories:
-                        self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
-                    continue
-            except OSError as error:
-                self.fail(directory.path, error)
-            else:
-                _log.warning("the log of %s is away: using its complete copy in %s", tp, directory.path)
-                self.adopt(tp, log, directory)
-                del self.unfinished_moves[tp]
+        # By the time in their names: of several moves of a log the last one goes on.
+        self._copies.sort(key=lambda copy: copy[2].rpartition(".")[2])
+        self.unfinished_moves = {tp: directory.path for tp, _, _, directory in self._copies}
+        # Only then is it known which logs are away.
+        for settle in (self._take_copy, self._leave_copy):
+            for tp, _, path, directory in self._copies:
+                if directory.failure is None:
+                    try:
+                        settle(tp, path, directory, named(tp) == directory.directory_id)
+                    except OSError as error:
+                        self.fail(directory.path, error)
+
+    def _take_copy(self, tp: TopicPartition, path: str, directory: Directory, is_named: bool) -> None:
+        """Adopt a complete copy that the metadata names, if its log is away."""
+        if tp in self._logs or not is_named or not kept_copy.is_marked(self._disk, path):
+            return
+        log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
+        if log is not None:
+            _log.warning("the log of %s is away: using its complete copy in %s", tp, directory.path)
+            self.adopt(tp, log, directory)
+            del self.unfinished_moves[tp]
+        elif not self.failed_directories:
+            self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
+
+    def _leave_copy(self, tp: TopicPartition, path: str, directory: Directory, is_named: bool) -> None:
+        """Remove a copy that was not taken; while the log may lie in a failed directory, every start must know of it.
+
+        A copy that stays must not be taken later: the log may go on without it, or by another copy.
+        """
+        if tp in self._logs or not self.failed_directories:
+            self._disk.remove_tree(path)
+        elif not is_named:
+            kept_copy.unmark(self._disk, path)
 
     def _release(self) -> None:
         self._release_locks()
