@@ -285,3 +285,28 @@ def test_a_new_topic_is_not_taken_for_the_one_whose_log_was_lost_in_a_move() -> 
     scene.machine.settle()
     assert scene.write(1, b"new") == "NONE"
     assert scene.read(1) == [b"new"]
+
+
+def test_a_move_into_a_directory_that_fails_at_the_start_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _ = about_to_move(4)
+    if scene.lies_in(1) == "/b":
+        assert scene.move(1, "/a") == "NONE"
+        scene.until_moved(1, "/a")
+    scene.slow_down(1)
+    assert scene.move(1, "/b") == "NONE"
+    scene.machine.power_off()
+    disk = scene.machine.disk
+    remove_tree = disk.remove_tree
+
+    def failing(path: str) -> None:
+        if path.endswith("-future"):
+            raise OSError(errno.EIO, "broken", path)
+        remove_tree(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove_tree", failing)
+        scene.machine.start()
+        scene.machine.settle()
+    assert list(scene.node.failed_directories) == ["/b"]
+    assert scene.lies_in(1) == "/a"
+    assert not scene.node.store._futures
