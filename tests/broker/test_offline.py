@@ -153,13 +153,8 @@ def test_a_start_with_a_failed_directory_makes_no_empty_log_for_what_may_be_in_i
     assert scene.read(lost) == [b"one", b"three"]
 
 
-def test_a_new_disk_in_the_place_of_a_failed_one_leads_nothing_of_it() -> None:
-    """As Apache Kafka: the records are in the directory that is gone, and only it may bring them back."""
-    scene = Scene()
-    scene.create()
-    lost, kept = scene.in_b()
-    assert scene.write(lost, b"one") == "NONE"
-    scene.machine.stop()
+def replace_b(scene: Scene) -> None:
+    """A new disk is in the place of /b; the node is stopped."""
     disk = scene.machine.disk
     properties = bytes(disk.open("/b/meta.properties").read(1 << 16, 0))
     for name in disk.list("/b"):
@@ -168,6 +163,16 @@ def test_a_new_disk_in_the_place_of_a_failed_one_leads_nothing_of_it() -> None:
     file = disk.open("/b/meta.properties", create=True)
     file.write(properties.replace(old, b"directory.id=AAAAAAAAAAAAAAAAAAAAfw"), 0)
     file.sync()
+
+
+def test_a_new_disk_in_the_place_of_a_failed_one_leads_nothing_of_it() -> None:
+    """As Apache Kafka: the records are in the directory that is gone, and only it may bring them back."""
+    scene = Scene()
+    scene.create()
+    lost, kept = scene.in_b()
+    assert scene.write(lost, b"one") == "NONE"
+    scene.machine.stop()
+    replace_b(scene)
     scene.machine.start()
     scene.machine.settle()
     assert scene.leader(lost) == (-1, [1])

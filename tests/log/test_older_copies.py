@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
 
 import pytest
 
@@ -12,10 +14,11 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings, Origin
-from ottla.sim.disk import SimDisk
+from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.batch import build
 
 _TP = TopicPartition("t", 0)
+_ID = Uuid(bytes(15) + b"\1")
 _ALL = ("/a", "/b", "/c")
 _BROKEN = OSError(errno.EIO, "broken")
 
@@ -23,16 +26,16 @@ _BROKEN = OSError(errno.EIO, "broken")
 class _Node:
     """A log of three records in /a."""
 
-    def __init__(self) -> None:
-        self.disk = SimDisk(random.Random(1))
-        for path in _ALL:
+    def __init__(self, seed: int = 1) -> None:
+        self.disk = SimDisk(random.Random(seed))
+        for path in (*_ALL, "/m"):
             self.disk.make_directory(path)
             ids = {"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": path[1:]}
             write_properties(self.disk, f"{path}/{META_PROPERTIES}", ids)
         self.disk.sync_directory("/")
         self.now_ms = 0
         self.start(_ALL, None)
-        self.store.plan([_TP], Uuid(bytes(15) + b"\1"), {_TP: "/a"})[0].begin().adopt()
+        self.store.plan([_TP], _ID, {_TP: "/a"})[0].begin().adopt()
         for _ in range(3):
             self.write()
 
@@ -41,7 +44,7 @@ class _Node:
         self.now_ms += 1
         for path in _ALL:
             (self.disk.mend_directory if path in online else self.disk.break_directory)(path)
-        self.store = Store.take(self.disk, _ALL, node_id=1, settings_of=lambda _: LogSettings())
+        self.store = Store.take(self.disk, _ALL, node_id=1, settings_of=lambda _: LogSettings(), metadata_dir="/m")
         self.store.load(self.now_ms, named=lambda _: named)
         return self.store.get(_TP)
 
@@ -165,4 +168,127 @@ def test_of_several_moves_the_latest_begins_again(to: tuple[str, str]) -> None:
     node.power_off()
     assert node.start(_ALL, "a") is not None
     assert node.store.unfinished_moves == {_TP: to[1]}
-    assert node.copies("/b") == node.copies("/c") == []
+    node.store.begin_move(_TP, to[1], 10)
+    node.store.remove_deleted(10)
+    assert len(node.copies(to[1])) == len(node.copies("/b") + node.copies("/c")) == 1
+
+
+def test_a_copy_that_is_lost_with_its_directory_lacks_what_comes_after() -> None:
+    """The controller may be away, and the metadata still name the directory of the copy."""
+    node = _Node()
+    node.copy("/b")
+    node.fail("/b")
+    node.write()
+    node.power_off()
+    for _ in range(2):
+        assert node.start(["/b", "/c"], "b") is None, "a record is lost"
+        assert node.store.was_moving(_TP, _ID), "an empty log would take its place"
+        node.power_off()
+    assert node.start(_ALL, "b") is not None
+    assert (node.log.path, node.log.end_offset) == ("/a/t-0", 4)
+
+
+def test_a_copy_whose_disk_does_not_let_it_be_unmarked_lacks_what_comes_after() -> None:
+    node = _Node()
+    node.copy("/b")
+    node.disk.break_directory("/b")
+    node.write()
+    node.power_off()
+    assert node.start(["/b", "/c"], "b") is None, "a record is lost"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_when_a_start_begins_a_move_again_forgets_no_move(seed: int) -> None:
+    for number in count():
+        node = _Node(seed)
+        node.copy("/b")
+        node.power_off()
+        node.disk.crash_at = node.disk.effects + number
+        is_over = False
+        with suppress(Crashed):
+            node.start(_ALL, "b")
+            node.store.begin_move(_TP, "/b", 10)
+            node.store.remove_deleted(10)
+            is_over = True
+        node.power_off()
+        log = node.start(["/b", "/c"], "b")
+        assert log is not None or node.store.was_moving(_TP, _ID), f"{number}: an empty log takes its place"
+        node.power_off()
+        assert node.start(_ALL, "b") is not None
+        if log is None:
+            assert node.store.unfinished_moves == {_TP: "/b"}, number
+        if is_over:
+            break
+    assert number > 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_copy_that_a_start_leaves_is_not_complete_when_it_comes_back(seed: int) -> None:
+    node = _Node(seed)
+    node.copy("/b")
+    node.power_off()
+    assert node.start(_ALL, "b") is not None
+    node.store.drop_unfinished(_TP)
+    node.store.remove_deleted(10)
+    node.write()
+    node.power_off()
+    assert node.start(["/b", "/c"], "b") is None, "a record is lost"
+    assert node.store.was_moving(_TP, _ID), "an empty log would take its place"
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_start_without_the_log_of_a_cancelled_move_knows_if_the_metadata_may_be_wrong(is_told: bool) -> None:
+    node = _Node()
+    node.copy("/b")
+    node.store.cancel_move(_TP, is_told=is_told)
+    node.write()
+    node.power_off()
+    assert node.start(["/b", "/c"], "b") is None
+    assert node.store.was_moving(_TP, _ID) == is_told
+
+
+def test_a_new_log_where_an_older_one_stayed_is_used() -> None:
+    node = _Node()
+    node.store.left_behind.add("b", {str(_TP): _ID})
+    node.store.delete(_TP, 1)
+    node.store.plan([_TP], _ID, {_TP: "/b"})[0].begin().adopt()
+    node.write()
+    node.power_off()
+    assert node.start(["/b"], "b") is not None
+
+
+@pytest.mark.parametrize("named", ["a", "b", None])
+def test_an_older_log_is_noted_until_the_metadata_names_its_directory_no_more(named: str | None) -> None:
+    node = _Node()
+    node.store.left_behind.add("b", {str(_TP): _ID, "t-0.1-future": _ID})
+    node.power_off()
+    assert node.start(_ALL, named) is not None
+    assert [name for _, name, _ in node.store.left_behind.names()] == [str(_TP)] * (named == "b")
+
+
+def test_names_that_cannot_be_noted_or_read_hold_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    node = _Node()
+    node.disk.break_directory("/m")
+    node.store.left_behind.add("b", {str(_TP): _ID})
+    node.disk.mend_directory("/m")
+    assert caplog.text.count("cannot note") == 1
+    node.store.left_behind.add("b", {str(_TP): _ID})
+    node.disk.open("/m/left-behind-checkpoint").write(b"?", 0)
+    node.power_off()
+    assert node.start(_ALL, "a") is not None
+    assert caplog.text.count("cannot read which logs are not the latest") == 1
+
+
+def test_a_log_whose_disk_was_replaced_in_a_move_is_not_made_again_where_its_copy_was() -> None:
+    node = _Node()
+    node.copy("/b")
+    node.write()
+    node.power_off()
+    node.disk.remove_tree("/a/t-0")
+    node.disk.sync_directory("/a")
+    for _ in range(2):
+        assert node.start(_ALL, "b") is None
+        assert node.store.was_moving(_TP, _ID)
+        node.disk.sync_directory("/b")
+        node.power_off()
+    assert node.copies("/b") == []

@@ -331,13 +331,13 @@ class Leadership:
         """Whether a missing log may be created; False when it may exist where this node cannot read it."""
         known = topic.partitions[tp.partition]
         directory = directory_of(known, self._runtime.node_id)
-        gone = directory is not None and directory not in self._log_dirs.online_ids()
+        is_elsewhere = self._store.was_moving(tp, topic.topic_id)
+        gone = is_elsewhere or (directory is not None and directory not in self._log_dirs.online_ids())
         if gone and not self._store.failed_directories and self._is_replaceable(known):
-            # The disk was replaced, or the directory was removed from log.dirs for good.
-            gone = False
-        is_moving = self._store.was_moving(tp, topic.topic_id)
-        if (directory is None or is_moving) and self._is_starting and self._store.failed_directories:
-            # The log may lie in a failed directory that the controller has not been told about, or is told no more.
+            gone = False  # The disk was replaced, or the directory was removed from log.dirs for good.
+            self.offline.discard(tp)
+        # The log may lie in a failed directory that the controller has not been told about, or is told no more.
+        if (is_elsewhere and gone) or (directory is None and self._is_starting and self._store.failed_directories):
             self.offline.add(tp)
         if gone or tp in self.offline:
             _log.error("%s is offline: its log lies in a directory that has failed or is not in log.dirs", tp)

@@ -257,6 +257,7 @@ class LogDirs:
             # The start may have met with a failure of the directory.
             if path in self._store.failed_directories or self._move(tp, path) is not ErrorCode.NONE:
                 _log.warning("the move of %s to %s is dropped", tp, path)
+                self._store.drop_unfinished(tp)
 
     def move(self, tp: TopicPartition, path: str) -> ErrorCode:
         """Move a partition to another directory; NONE when the move has begun or the partition already lies there."""
@@ -359,8 +360,9 @@ class LogDirs:
 
     def _cancel(self, tp: TopicPartition) -> None:
         """Cancel a move; a controller that knows of it hears again where the log lies."""
-        self._store.cancel_move(tp)
-        if self._announced.pop(tp, None) is not None:
+        is_told = self._announced.pop(tp, None) is not None
+        self._store.cancel_move(tp, is_told=is_told)
+        if is_told:
             self.assign_later(tp)
 
     def _is_known(self, tp: TopicPartition, path: str) -> bool:

@@ -129,6 +129,8 @@ class Directories:
         self._directories: list[Directory] = []
         #: The directory of the metadata log, if it is none of them: it has no partitions.
         self._apart: list[Directory] = []
+        #: The path of the metadata log's directory, one of all these.
+        self._metadata_path = ""
 
     @property
     def directories(self) -> list[str]:
@@ -177,6 +179,7 @@ class Directories:
     ) -> None:
         """Lock and check the directories; one whose disk fails is marked as failed."""
         *data, last = (path.rstrip("/") or "/" for path in (*paths, metadata_path or paths[0]))
+        self._metadata_path = last
         for path in data if last in data else [*data, last]:
             among = self._directories if path in data else self._apart
             try:

@@ -6,6 +6,8 @@ Rules:
 - A deleted log leaves the store at once and is renamed soon; `Leadership` does so in steps. Its files go later:
   after `file.delete.delay.ms`, or when its disk takes that.
 - A directory that could not be renamed (a full disk) is tried again, unless a new log may have its name.
+- The copy of a move that the last run did not finish stays until the move has begun again: without it, a crash would
+  have the next start forget the move, and perhaps make an empty log where the metadata names its target.
 
 KIPs: 113 (moves).
 """
@@ -15,16 +17,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.directory import kept_copy
 from ottla.log.directory.checkpoints import Arrival, Checkpoints
 from ottla.log.directory.directory import Directory, LockingDisk
+from ottla.log.directory.left_behind import LeftBehind
 from ottla.log.directory.removals import Removals
 from ottla.log.log import Log
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY
 
 _log = logging.getLogger("ottla.log")
 _NAME_MAX = 255
+#: The copy of a move that the last run has left: its partition, topic id, path and directory.
+Copy = tuple[TopicPartition, Uuid, str, Directory]
 
 
 class Moves(Checkpoints):
@@ -34,7 +39,11 @@ class Moves(Checkpoints):
         super().__init__(disk)
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
+        #: Partition -> target directory of the moves that the last run did not finish and a start must begin again.
+        self.unfinished_moves: dict[TopicPartition, str] = {}
+        self._copies: list[Copy] = []
         self.removals = Removals(disk)
+        self.left_behind = LeftBehind(disk)
         #: Path -> the deleted log whose directory could not be renamed.
         self._unrenamed: dict[str, Log] = {}
         self._now_ms = 0
@@ -131,7 +140,24 @@ class Moves(Checkpoints):
                 self._disk.remove_tree(log_path)
             raise
         self._futures[tp] = (log, directory)
+        self._remove_copies(tp)
         return log
+
+    def drop_unfinished(self, tp: TopicPartition) -> None:
+        """Give up a move that the last run did not finish, and that could not begin again."""
+        if tp in self._logs or not self.failed_directories:
+            for each, topic_id, _, directory in self._copies:
+                if each == tp:
+                    # The metadata may name the directory until it is told otherwise.
+                    self.left_behind.add(directory.directory_id, {str(tp): topic_id})
+            self._remove_copies(tp)
+
+    def _remove_copies(self, tp: TopicPartition) -> None:
+        """Have the copies that the last run has left of a log removed."""
+        for each, _, path, directory in self._copies:
+            if each == tp and directory.failure is None:
+                self.removals.add(self._now_ms, path)
+        self._copies = [copy for copy in self._copies if copy[0] != tp]
 
     def forgetting_task(self, tp: TopicPartition) -> Callable[[], None] | None:
         """A call that frees the checkpoints of an earlier log where the copy is, on any thread; None once they are.
@@ -146,7 +172,13 @@ class Moves(Checkpoints):
 
         `failed` is as in `kept_copy.mark`.
         """
-        kept_copy.mark(self._logs[tp], self._futures[tp][0], failed)
+        copy, directory = self._futures[tp]
+
+        def stays_marked(error: OSError) -> None:
+            self.left_behind.add(directory.directory_id, {name_of(copy.path): copy.topic_id})
+            failed(error)
+
+        kept_copy.mark(self._logs[tp], copy, stays_marked)
 
     def arrival_task(self, tp: TopicPartition) -> Callable[[], None] | None:
         """A call that has the checkpoints of the copy's directory name the log, on any thread; None once they do.
@@ -166,7 +198,7 @@ class Moves(Checkpoints):
         After an OSError, `get` tells which of the two is in use: the old log may only not have been removed.
         """
         future, directory = self._futures[tp]
-        old, old_path = self._logs[tp], self._home[tp].path
+        old, old_home = self._logs[tp], self._home[tp]
         assert future.end_offset == old.end_offset
         log_path = f"{directory.path}/{tp}"
         future.close()
@@ -176,6 +208,8 @@ class Moves(Checkpoints):
         if self._disk.exists(log_path):
             # A move before left it: its old log could not be removed.
             self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
+            self._disk.sync_directory(directory.path)
+        self.left_behind.forget(directory.directory_id, str(tp))
         # From here on this log has the name, also where an administrator had removed the old one.
         self._unrenamed.pop(log_path, None)
         self._disk.rename(future.path, log_path)
@@ -193,12 +227,19 @@ class Moves(Checkpoints):
             )
         except OSError:
             # The old log goes on. The copy would be in the way of the next move, and of a new topic of this name.
-            self._disk.rename(log_path, future.path)
+            try:
+                self._disk.rename(log_path, future.path)
+                self._disk.sync_directory(directory.path)
+            except OSError:
+                self.left_behind.add(directory.directory_id, {str(tp): old.topic_id})
             raise
         del self._futures[tp]
         try:
             self.delete(tp, now_ms)
-            self._disk.sync_directory(old_path)
+            self._disk.sync_directory(old_home.path)
+        except OSError:
+            self.left_behind.add(old_home.directory_id, {str(tp): old.topic_id})
+            raise
         finally:
             # A failure of the old disk, which the move may be a flight from, takes nothing from the new log.
             self.adopt(tp, log, directory)
@@ -209,13 +250,19 @@ class Moves(Checkpoints):
             kept_copy.unmark(self._disk, log_path)
         return log
 
-    def cancel_move(self, tp: TopicPartition) -> None:
-        """Cancel the move, if there is one. The copy, which may be large, is removed later on a thread."""
+    def cancel_move(self, tp: TopicPartition, *, is_told: bool = False) -> None:
+        """Cancel the move, if there is one. The copy, which may be large, is removed later on a thread.
+
+        `is_told` is whether the metadata may name its target.
+        """
         move = self._take_move(tp)
         if move is None:
             return
         log, directory = move
         source = self._logs.get(tp)
+        if is_told:
+            # Without the copy, a start without the log would make an empty one there.
+            self.left_behind.add(directory.directory_id, {str(tp): log.topic_id})
         if directory.failure is not None:
             if source is not None:
                 source.on_change = None
@@ -247,3 +294,8 @@ class Moves(Checkpoints):
             directory.stale.add(tp)
             directory.cleaner_stale = directory.cleaner_stale or arrival.log.cleaner_offset is not None
         return move
+
+
+def name_of(path: str) -> str:
+    """The name of a log's directory."""
+    return path.rpartition("/")[2]

@@ -50,6 +50,7 @@ class NewLog:
             # Left over from a deleted topic of the same name whose directory could not be renamed.
             self._disk.rename(path, self._store.aside_path(path, STRAY_DIRECTORY, self._now_ms))
             found = NO_UUID
+        self._store.left_behind.forget(self._directory.directory_id, str(self.tp))
         # The topic's own log, whose directory could not be renamed when the replica went: it was never closed.
         clean = found == NO_UUID
         self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=clean, topic_id=self.topic_id)

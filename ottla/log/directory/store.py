@@ -7,10 +7,11 @@ Rules:
   marker last; open removes it first.
 - A new log goes into the directory with the fewest logs.
 - A directory whose disk fails takes only its own logs offline.
-- A log that moves to another directory is copied there as `-future` (`moves.py`). A start removes the copy, unless the
-  log is away and the copy is complete (`kept_copy.py`), or the log may lie in a failed directory. A start that finds
-  two logs of a partition takes the one with the latest leader epoch, then the longer one, then the one in the directory
-  that the metadata names, and moves the other aside (`-stray`).
+- A log that moves to another directory is copied there as `-future` (`moves.py`). A start begins the move again, unless
+  the log is away: then it takes a copy that is complete (`kept_copy.py`), and keeps one whose log may lie in a failed
+  directory. It takes nothing that is known to be older than the log (`left_behind.py`). A start that finds two logs of
+  a partition takes the one with the latest leader epoch, then the longer one, then the one in the directory that the
+  metadata names, and moves the other aside (`-stray`).
 """
 
 import logging
@@ -25,7 +26,7 @@ from ottla.log import checkpoint
 from ottla.log.directory import kept_copy
 from ottla.log.directory.closing import close_logs
 from ottla.log.directory.directory import Directory, LockingDisk
-from ottla.log.directory.moves import Moves
+from ottla.log.directory.moves import Copy, Moves, name_of
 from ottla.log.directory.new_log import NewLog
 from ottla.log.directory.opening import Opening, PendingLogs, await_logs, begin, read_checkpoints, sort_copies
 from ottla.log.directory.removals import Removal
@@ -43,10 +44,8 @@ class Store(Moves):
     def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
         super().__init__(disk)
         self._settings_of = settings_of
-        #: Partition -> target directory of the moves that the last run did not finish and a start must begin again.
-        self.unfinished_moves: dict[TopicPartition, str] = {}
-        #: The copies of these moves, each with its topic id and its path.
-        self._copies: list[tuple[TopicPartition, Uuid, str, Directory]] = []
+        #: The logs that are away, with their topic ids, although the metadata may name a directory that is not.
+        self._elsewhere: set[tuple[TopicPartition, Uuid]] = set()
         #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
 
@@ -106,6 +105,8 @@ class Store(Moves):
         names for a partition, or None.
         """
         self._now_ms = now_ms
+        if self.works(self._metadata_path):
+            self.left_behind.read(self._metadata_path)
         begun: list[tuple[Directory, PendingLogs]] = []
         for directory in self._online():
             try:
@@ -124,6 +125,7 @@ class Store(Moves):
         for tp, copies in found_logs.items():
             self._choose(tp, copies, named)
         self._settle_copies(named)
+        self._settle_names(named)
         for directory in self._online():
             known = {*directory.points, *directory.starts, *directory.watermarks, *directory.cleaner_offsets}
             directory.stale = {tp for tp in known if self._home.get(tp) is not directory}
@@ -143,7 +145,12 @@ class Store(Moves):
         return self._logs.get(tp)
 
     def was_moving(self, tp: TopicPartition, topic_id: Uuid) -> bool:
-        """Whether the last run did not finish a move of this topic's log; an earlier topic may have had the name."""
+        """Whether the log may lie where the metadata does not say, because the last run did not finish a move of it.
+
+        An earlier topic may have had the name.
+        """
+        if not self._elsewhere.isdisjoint(((tp, NO_UUID), (tp, topic_id))):
+            return True
         if tp not in self.unfinished_moves:
             return False
         return any(each == tp and of in (NO_UUID, topic_id) for each, of, _, _ in self._copies)
@@ -192,9 +199,14 @@ class Store(Moves):
         """Take a directory offline until the next start; the partitions whose logs are lost with it."""
         directory = self._directory(path)
         directory.failure = error
+        marked = []
         for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
+            copy, log = self._futures[tp][0], self._logs[tp]
+            if log.on_change is not None:
+                marked.append(copy)
             self._take_move(tp)
-            self._logs[tp].on_change = None
+            log.on_change = None
+        self.left_behind.add(directory.directory_id, {name_of(copy.path): copy.topic_id for copy in marked})
         lost = [tp for tp, home in self._home.items() if home is directory]
         for tp in lost:
             # The copy stays: the metadata may name its directory, and without it a start would make an empty log there.
@@ -352,7 +364,14 @@ class Store(Moves):
     ) -> None:
         """Adopt the log of a partition; of several, the one with the latest acknowledged records."""
         sort_copies(tp, copies, named)
-        log, directory = copies.pop()
+        log, directory = copies[-1]
+        are_older = all(self.left_behind.has(home.directory_id, str(tp), each.topic_id) for each, home in copies)
+        if are_older and (self.failed_directories or named(tp) not in (None, directory.directory_id)):
+            _log.error("%s lacks the latest records of its partition, whose log is away: not used", log.path)
+            for other, _ in copies:
+                other.discard()
+            return
+        copies.pop()
         self.adopt(tp, log, directory)
         for other, home in copies:
             other.discard()
@@ -361,28 +380,35 @@ class Store(Moves):
                 self._disk.rename(other.path, aside)
                 self._disk.sync_directory(home.path)
             except OSError as error:
+                self.left_behind.add(home.directory_id, {str(tp): other.topic_id})
                 self.fail(home.path, error)
             else:
                 _log.warning("%s has logs in two directories: using %s, moved the other to %s", tp, log.path, aside)
 
     def _settle_copies(self, named: Callable[[TopicPartition], str | None]) -> None:
-        """Adopt the complete copies of the logs that are away, and remove the others."""
+        """Adopt the complete copies of the logs that are away; find the moves to begin again, and remove the others."""
         # By the time in their names: of several moves of a log the last one goes on.
         self._copies.sort(key=lambda copy: copy[2].rpartition(".")[2])
         self.unfinished_moves = {tp: directory.path for tp, _, _, directory in self._copies}
         # Only then is it known which logs are away.
         for settle in (self._take_copy, self._leave_copy):
-            for tp, _, path, directory in self._copies:
+            for copy in self._copies:
+                tp, topic_id, path, directory = copy
                 if directory.failure is None:
+                    is_named = named(tp) == directory.directory_id
                     try:
-                        settle(tp, path, directory, named(tp) == directory.directory_id)
+                        settle(copy, is_named)
                     except OSError as error:
+                        if tp in self._logs or not is_named:
+                            self.left_behind.add(directory.directory_id, {name_of(path): topic_id})
                         self.fail(directory.path, error)
 
-    def _take_copy(self, tp: TopicPartition, path: str, directory: Directory, is_named: bool) -> None:
+    def _take_copy(self, copy: Copy, is_named: bool) -> None:
         """Adopt a complete copy that the metadata names, if its log is away."""
-        if tp in self._logs or not is_named or not kept_copy.is_marked(self._disk, path):
+        tp, _, path, directory = copy
+        if tp in self._logs or not self._may_take(copy, is_named) or not kept_copy.is_marked(self._disk, path):
             return
+        self.left_behind.forget(directory.directory_id, str(tp))
         log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
         if log is not None:
             _log.warning("the log of %s is away: using its complete copy in %s", tp, directory.path)
@@ -391,15 +417,45 @@ class Store(Moves):
         elif not self.failed_directories:
             self._disk.rename(path, self.aside_path(path, STRAY_DIRECTORY, self._now_ms))
 
-    def _leave_copy(self, tp: TopicPartition, path: str, directory: Directory, is_named: bool) -> None:
-        """Remove a copy that was not taken; while the log may lie in a failed directory, every start must know of it.
+    def _leave_copy(self, copy: Copy, is_named: bool) -> None:
+        """Have no start take a copy that was not taken: the log may go on without it, or by another copy.
 
-        A copy that stays must not be taken later: the log may go on without it, or by another copy.
+        While the log may lie in a failed directory, every start must know of the move; if it is here, until the move
+        has begun again.
         """
-        if tp in self._logs or not self.failed_directories:
-            self._disk.remove_tree(path)
-        elif not is_named:
+        tp, topic_id, path, directory = copy
+        is_here = tp in self._logs
+        if (is_here or not self._may_take(copy, is_named)) and kept_copy.is_marked(self._disk, path):
             kept_copy.unmark(self._disk, path)
+        stays = self.unfinished_moves.get(tp) == directory.path if is_here else bool(self.failed_directories)
+        if not stays:
+            if is_named and not is_here:
+                # Its disk was replaced. Without the copy, the next start would make an empty log here.
+                self.left_behind.add(directory.directory_id, {str(tp): topic_id})
+            self._disk.remove_tree(path)
+
+    def _may_take(self, copy: Copy, is_named: bool) -> bool:
+        _, topic_id, path, directory = copy
+        return is_named and not self.left_behind.has(directory.directory_id, name_of(path), topic_id)
+
+    def _settle_names(self, named: Callable[[TopicPartition], str | None]) -> None:
+        """Forget the names that say nothing any more; learn from the others which logs are away."""
+        online = {directory.directory_id: directory for directory in self._online()}
+        for directory_id, name, topic_id in self.left_behind.names():
+            tp, directory = parse_partition_name(name), online.get(directory_id)
+            if tp is None:
+                # A copy, which is unmarked by now.
+                is_over = directory is not None
+            elif tp in self._logs:
+                is_over = directory is not None and (self._home[tp] is directory or named(tp) != directory_id)
+            else:
+                is_over = not self.failed_directories and named(tp) is None
+                if not is_over:
+                    self._elsewhere.add((tp, topic_id))
+            if is_over:
+                with suppress(OSError):
+                    # The next start tries again.
+                    self.left_behind.forget(directory_id, name)
 
     def _release(self) -> None:
         self._release_locks()

@@ -1,0 +1,81 @@
+"""What a move leaves in a directory whose disk fails: no later start takes it for the log."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.broker.partitions.log_dirs import LogDirs
+from tests.broker.disk_scene import Scene, about_to_move
+from tests.broker.test_offline import keep_in_b, replace_b
+
+
+def _in_b(code: int, monkeypatch: pytest.MonkeyPatch, *, stays_up: bool = False) -> Scene:
+    """A log has moved from /b to /c, and has grown there; the old one stays in /b."""
+    scene = Scene(3, **{"log.dirs": "/a,/b,/c"})
+    scene.create(1)
+    if scene.lies_in(0) != "/b":
+        assert scene.move(0, "/b") == "NONE"
+        scene.until_moved(0, "/b")
+    assert scene.write(0, b"one") == "NONE"
+    with monkeypatch.context() as patch:
+        keep_in_b(scene, 0, code, patch)
+        assert scene.move(0, "/c") == "NONE"
+        scene.machine.settle()
+        assert scene.lies_in(0) == "/c"
+        assert scene.write(0, b"two") == "NONE"
+        if not stays_up:
+            scene.machine.power_off()
+    return scene
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_the_old_log_of_a_move_is_not_taken_for_the_log_when_the_directory_of_that_fails(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = _in_b(code, monkeypatch)
+    disk = scene.machine.disk
+    disk.break_directory("/c")
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.leader(0) == (-1, [1])
+    assert scene.write(0, b"three") == "KAFKA_STORAGE_ERROR"
+    scene.machine.power_off()
+    disk.mend_directory("/c")
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.write(0, b"three") == "NONE"
+    assert scene.read(0) == [b"one", b"two", b"three"]
+
+
+def test_a_new_disk_in_the_place_of_a_moving_log_leads_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata names the directory of a copy that lacks a record."""
+    scene, _ = about_to_move(1)
+    if scene.lies_in(1) == "/a":
+        assert scene.move(1, "/b") == "NONE"
+        scene.until_moved(1, "/b")
+    with monkeypatch.context() as away:
+        away.setattr(LogDirs, "_swap", lambda *_: None)
+        assert scene.move(1, "/a") == "NONE"
+        scene.machine.settle()
+    assert scene.write(1, b"after") == "NONE"
+    scene.machine.power_off()
+    replace_b(scene)
+    for _ in range(2):
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.write(1, b"again") == "KAFKA_STORAGE_ERROR", "an empty log"
+        scene.machine.power_off()
+
+
+def test_a_log_that_moves_back_to_where_its_old_one_stayed_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _in_b(errno.ENOSPC, monkeypatch, stays_up=True)
+    assert scene.move(0, "/b") == "NONE"
+    scene.until_moved(0, "/b")
+    assert scene.write(0, b"three") == "NONE"
+    scene.machine.power_off()
+    scene.machine.disk.break_directory("/c")
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.read(0) == [b"one", b"two", b"three"]
