@@ -166,10 +166,14 @@ def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | Non
     for segment in log.segments[:count]:
         log.directory_dirty = True
         # A segment that a full disk does not let be renamed stays the log's, below its start: the next time deletes it.
-        segment.rename(DELETED)
-        del log.segments[0], log.bases[0]
-        log.pending_removals.append((now_ms + log.settings.file_delete_delay_ms, segment))
-        log.snapshots.remove(segment.base_offset)
+        try:
+            segment.rename(DELETED)
+        finally:
+            if segment.suffix:
+                # Also without those of its indexes: the cleaner would miss the file.
+                del log.segments[0], log.bases[0]
+                log.pending_removals.append((now_ms + log.settings.file_delete_delay_ms, segment))
+                log.snapshots.remove(segment.base_offset)
     return count
 
 

@@ -211,6 +211,8 @@ def test_segments_that_a_full_disk_does_not_let_be_renamed_are_deleted_when_ther
     kept.time_index._first = None
     assert len(kept.time_index) == 1, "what was renamed can be read"
     assert log.start_offset == 3
+    missing = [base for base in log.bases if not disk.exists(f"{log.path}/{base:020d}.log")]
+    assert missing == [], "the cleaner opens the segments by their names"
     log.delete_old_segments(1)
     assert (len(log.segments), len(log.pending_removals), log.bases) == (1, 3, [3])
     log.remove_deleted(1000)

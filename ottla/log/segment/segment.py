@@ -462,18 +462,18 @@ class Segment:
         """Give all files another suffix: `.deleted` hides them from the next start but not from slices."""
         indexes = None, self.offset_index, self.time_index, self.transaction_index
         for kind, index in zip(SEGMENT_SUFFIXES, indexes, strict=True):
-            source, target = self.path(kind), f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}"
+            source = self.path(kind) if index is None else index.path
+            target = f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}"
             if self._disk.exists(source):
                 self._disk.rename(source, target)
             if index is not None:
                 # At once: the next rename may fail, and the index may still be read.
                 index.path = target
-        self.suffix = suffix
+            self.suffix = suffix
 
     def remove(self) -> None:
         """Delete the files. The descriptor is closed when the last slice drops it."""
-        for kind in SEGMENT_SUFFIXES:
-            path = self.path(kind)
+        for path in (self.path(LOG), self.offset_index.path, self.time_index.path, self.transaction_index.path):
             if self._disk.exists(path):
                 self._disk.remove(path)
 
