@@ -309,7 +309,9 @@ class BrokerNode(MetadataNode):
 
     def _load_store(self, pool: Executor) -> None:
         self._progress_ms = self.clock.monotonic_ms()
-        self.store.load(self.clock.now_ms(), self._report_progress, pool, self.log_dirs.named)
+        self.store.load(
+            self.clock.now_ms(), self._report_progress, pool, self.log_dirs.named, self.log_dirs.topic_id_of
+        )
 
     def _report_progress(self, opening: Opening) -> None:
         """Report the progress of a start that takes noticeably long. OttlaError cancels the start."""

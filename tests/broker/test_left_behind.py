@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from ottla.broker.partitions.log_dirs import LogDirs
-from tests.broker.disk_scene import Scene, about_to_move
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.broker.disk_scene import TOPIC, Scene, about_to_move
 from tests.broker.test_offline import keep_in_b, replace_b
 
 
@@ -79,3 +80,44 @@ def test_a_log_that_moves_back_to_where_its_old_one_stayed_is_used(monkeypatch: 
     scene.machine.start()
     scene.machine.settle()
     assert scene.read(0) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("is_deleted_again", [False, True])
+def test_a_deleted_log_that_kept_its_name_does_not_stop_the_start_with_that_of_the_next_topic(
+    is_deleted_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    scene.create(1)
+    assert scene.write(0, b"old") == "NONE"
+    here, there = scene.lies_in(0), scene.other(0)
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, "no space left", source)
+
+    def delete() -> None:
+        rename = scene.machine.disk.rename
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                scene.machine.disk, "rename", lambda *names: (full if names[1].endswith("-delete") else rename)(*names)
+            )
+            scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+            scene.machine.settle()
+
+    delete()
+    scene.written.clear()
+    assert scene.move(0, there) != "NONE", "the directory is only preferred"
+    scene.create(1)
+    assert scene.lies_in(0) == there
+    assert scene.write(0, b"new") == "NONE"
+    if is_deleted_again:
+        delete()
+    disk = scene.machine.disk
+    assert "t-0" in disk.list(here) and "t-0" in disk.list(there)
+    scene.machine.kill()
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.machine.failure is None
+    strays = {path: [name for name in disk.list(path) if name.endswith("-stray")] for path in (here, there)}
+    assert (len(strays[here]), len(strays[there])) == (1, is_deleted_again), "nothing is deleted"
+    if not is_deleted_again:
+        assert scene.read(0) == [b"new"]

@@ -129,11 +129,20 @@ def _copy(path: str, epoch: int, end_offset: int, topic_id: Any = _ID) -> Any:
 )
 def test_the_best_of_several_copies_comes_last(copies: list[Any], named: str, best: str) -> None:
     for given in (list(copies), list(reversed(copies))):
-        sort_copies(_TP, given, lambda _: named)
+        sort_copies(_TP, given, lambda _: named, None)
         assert given[-1][1].path == best
+
+
+@pytest.mark.parametrize(("topic_id", "best"), [(_ID, "/a"), (_OTHER_ID, "/b"), (NO_UUID, "/c")])
+def test_of_two_topics_of_one_name_the_log_of_the_one_that_there_is_comes_last(topic_id: Any, best: str) -> None:
+    for epochs in ((4, 3), (3, 4)):
+        # A crash has left the last one before its topic id was written.
+        copies = [_copy("/a", epochs[0], 9), _copy("/b", epochs[1], 9, _OTHER_ID), _copy("/c", -1, 0, NO_UUID)]
+        sort_copies(_TP, copies, lambda _: None, topic_id)
+        assert copies[-1][1].path == best
 
 
 def test_copies_of_two_topics_of_one_name_stop_the_start() -> None:
     copies: list[Any] = [_copy("/a", 4, 9), _copy("/b", 4, 9, _OTHER_ID)]
     with pytest.raises(OttlaError, match="t-0 has logs of two topics with that name, in /a and /b: remove one"):
-        sort_copies(_TP, copies, lambda _: None)
+        sort_copies(_TP, copies, lambda _: None, None)

@@ -26,7 +26,7 @@ from ottla.broker.metadata.topic_view import TopicStep
 from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.log.durability import HARMLESS_ERRORS
 from ottla.log.log import Log
@@ -118,6 +118,11 @@ class LogDirs:
             return None
         directory = directory_of(topic.partitions[tp.partition], self._runtime.node_id)
         return None if directory is None else uuid_text(directory)
+
+    def topic_id_of(self, topic: str) -> Uuid:
+        """The id of a topic according to the metadata, or NO_UUID if there is none of this name."""
+        known = self._runtime.image.topics.get(topic)
+        return NO_UUID if known is None else known.topic_id
 
     def cordon_later(self) -> None:
         """Report the cordoned directories to the controller at the end of this turn of the loop."""

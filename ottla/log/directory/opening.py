@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.kernel.ids import NO_UUID, TopicPartition
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.kernel.ports import Disk
 from ottla.log import checkpoint
 from ottla.log.directory.directory import Directory
@@ -158,14 +158,23 @@ def await_logs(logs: PendingLogs) -> list[tuple[TopicPartition, Log]]:
 
 
 def sort_copies(
-    tp: TopicPartition, copies: list[tuple[Log, Directory]], named: Callable[[TopicPartition], str | None]
+    tp: TopicPartition,
+    copies: list[tuple[Log, Directory]],
+    named: Callable[[TopicPartition], str | None],
+    topic_id: Uuid | None,
 ) -> None:
-    """Sort the logs of one partition so that the one with the latest acknowledged records comes last."""
+    """Sort the logs of one partition so that the one with the latest acknowledged records comes last.
+
+    `topic_id` is that of the topic now (NO_UUID: there is none), or None if the metadata is not known.
+    """
     if len(copies) == 1:
         return
-    if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
-        places = " and ".join(directory.path for _, directory in copies)
-        raise OttlaError(f"{tp} has logs of two topics with that name, in {places}: remove one of them")
     name = named(tp)
     # Within a leader epoch there is one history, so the longer log has everything that the shorter one has.
     copies.sort(key=lambda copy: (copy[0].epochs.latest, copy[0].end_offset, copy[1].directory_id == name))
+    if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
+        # A full disk has kept the name of a deleted log. The metadata has all topics that this node has ever followed.
+        if topic_id is None:
+            places = " and ".join(directory.path for _, directory in copies)
+            raise OttlaError(f"{tp} has logs of two topics with that name, in {places}: remove one of them")
+        copies.sort(key=lambda copy: copy[0].topic_id == topic_id)

@@ -98,11 +98,12 @@ class Store(Moves):
         progress: Callable[[Opening], None] | None = None,
         pool: Executor | None = None,
         named: Callable[[TopicPartition], str | None] = lambda _: None,
+        topic_id_of: Callable[[str], Uuid | None] = lambda _: None,
     ) -> None:
         """Open every log in the directories, on the threads of `pool` after an unclean shutdown.
 
         `progress` is called on the thread that makes it. `named` gives the id (text) of the directory that the metadata
-        names for a partition, or None.
+        names for a partition, or None; `topic_id_of` the id of a topic by its name, as in `sort_copies`.
         """
         self._now_ms = now_ms
         if self.works(self._metadata_path):
@@ -123,6 +124,7 @@ class Store(Moves):
             except OSError as error:
                 self.fail(directory.path, error)
         for tp, copies in found_logs.items():
+            sort_copies(tp, copies, named, topic_id_of(tp.topic))
             self._choose(tp, copies, named)
         self._settle_copies(named)
         self._settle_names(named)
@@ -362,10 +364,13 @@ class Store(Moves):
         copies: list[tuple[Log, Directory]],
         named: Callable[[TopicPartition], str | None],
     ) -> None:
-        """Adopt the log of a partition; of several, the one with the latest acknowledged records."""
-        sort_copies(tp, copies, named)
+        """Adopt the log of a partition; of several, the last one."""
         log, directory = copies[-1]
-        are_older = all(self.left_behind.has(home.directory_id, str(tp), each.topic_id) for each, home in copies)
+        are_older = all(
+            self.left_behind.has(home.directory_id, str(tp), each.topic_id)
+            for each, home in copies
+            if each.topic_id in (NO_UUID, log.topic_id)
+        )
         if are_older and (self.failed_directories or named(tp) not in (None, directory.directory_id)):
             _log.error("%s lacks the latest records of its partition, whose log is away: not used", log.path)
             for other, _ in copies:
