@@ -12,6 +12,7 @@ import pytest
 
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
+from ottla.log.directory.left_behind import LeftBehind
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.sim.disk import Crashed, SimDisk
@@ -292,3 +293,25 @@ def test_a_log_whose_disk_was_replaced_in_a_move_is_not_made_again_where_its_cop
         node.disk.sync_directory("/b")
         node.power_off()
     assert node.copies("/b") == []
+
+
+def test_what_is_noted_of_a_deleted_topic_holds_up_nothing_of_the_next_one_of_its_name() -> None:
+    node = _Node()
+    node.store.left_behind.add("a", {str(_TP): Uuid(bytes(15) + b"\2")})
+    node.power_off()
+    assert node.start(["/a", "/b"], "a") is not None
+    node.store.left_behind.add("b", {str(_TP): Uuid(bytes(15) + b"\2")})
+    node.power_off()
+    assert node.start(["/b", "/c"], "a") is None
+    assert not node.store.was_moving(_TP, _ID)
+
+
+def test_nothing_is_written_until_something_stays_behind() -> None:
+    node = _Node()
+    node.store.left_behind.forget("a", str(_TP))
+    node.store.left_behind.add("a", {})
+    assert node.disk.list("/m") == [".lock", META_PROPERTIES]
+    # The file is not known before the start reads it.
+    unread, effects = LeftBehind(node.disk), node.disk.effects
+    unread.add("a", {str(_TP): _ID})
+    assert (unread.names(), node.disk.effects) == ([], effects)
