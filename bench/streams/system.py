@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bench import SCRATCH
 from ottla.client import Admin, OffsetSpec, Producer, TopicPartition
 from tests.interop import toolchain
+from tests.interop.made import maven_jars
 
 JAVA = Path(__file__).resolve().parent / "java"
 SYSTEMS = ("ottla-python", "ottla-columns", "ottla-real-time", "kafka-streams", "pyspark")
@@ -43,9 +44,8 @@ def command(system: str, place: Place, state: str, settings: tuple[str, ...] = (
 
 def kafka_streams() -> list[str]:
     """The command of the Java programs, with the compiler and the heap of a server."""
-    made = toolchain._java(
-        "bench-streams", JAVA, f"{toolchain._jars('bench-streams-jars', JAVA / 'pom.xml')}/*", "Topologies"
-    )
+    jars = maven_jars("bench-streams-jars", JAVA / "pom.xml")
+    made = toolchain.java_program("bench-streams", JAVA, f"{jars}/*", "Topologies")
     slow = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     return [made[0], "-Xmx1g", *(word for word in made[1:] if word not in slow)]
 

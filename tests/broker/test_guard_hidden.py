@@ -21,6 +21,7 @@ from ottla.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.wire.api.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceResponse, TopicProduceData
 from ottla.wire.compile import FEW
 from tests.broker.guard_scene import Asked, Scene
 
@@ -37,6 +38,17 @@ def test_a_topic_that_is_asked_for_by_id_keeps_its_name_to_itself() -> None:
     assert [each.topic_id for each in scene.passed[0].topics] == [_THERE, _UNKNOWN, NO_UUID]
     assert [(each.error_code, each.name, each.topic_id) for each in told.topics] == [(_DENIED, None, _HIDDEN)]
     assert scene.authorizer.questions[:2] == ["DESCRIBE TOPIC there", "DESCRIBE TOPIC hidden"]
+
+
+def test_records_for_a_topic_without_a_name_are_refused_like_those_for_any_other() -> None:
+    scene = Scene(ApiKey.PRODUCE, 12, "WRITE TOPIC ", response=ProduceResponse())
+    scene.request.acks = 1
+    scene.request.topic_data = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=b"")]) for name in ("", "x")
+    ]
+    told = scene.ask()
+    assert [each.name for each in scene.passed[0].topic_data] == ["x"]
+    assert [(each.name, each.partition_responses[0].error_code) for each in told.responses] == [("", _DENIED)]
 
 
 def test_the_operations_on_a_topic_without_a_name_are_not_told() -> None:

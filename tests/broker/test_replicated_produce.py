@@ -342,8 +342,8 @@ def test_the_high_watermark_of_a_follower_never_goes_back_nor_beyond_its_log() -
     assert followed.high_watermark == followed.log.end_offset == 3
 
 
-def listed(pair: Pair, timestamp: int, version: int = 7, replica_id: int = -1) -> tuple[str, int]:
-    wanted = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+def listed(pair: Pair, timestamp: int, version: int = 7, replica_id: int = -1, epoch: int = -1) -> tuple[str, int]:
+    wanted = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
     [answer] = pair.send(list_offsets.ListOffsetsRequest(replica_id=replica_id, topics=topics), version)
     part = answer.topics[0].partitions[0]
@@ -377,6 +377,19 @@ def test_a_tool_that_debugs_is_told_the_offsets_of_a_follower() -> None:
     assert listed(pair, -2, replica_id=-2) == listed(pair, 0, replica_id=-2) == ("NONE", 0)
     for other in (-1, _FOLLOWER, -3):
         assert listed(pair, -1, replica_id=other) == ("NOT_LEADER_OR_FOLLOWER", -1)
+
+
+def test_a_follower_looks_at_the_leader_epoch_before_it_says_that_it_does_not_lead() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(leader=_FOLLOWER)
+    now = pair.scene.node.hosted[TopicPartition(TOPIC, 0)].leader_epoch
+    assert [listed(pair, -1, epoch=each)[0] for each in (-1, now - 1, now, now + 1)] == [
+        "NOT_LEADER_OR_FOLLOWER",
+        "FENCED_LEADER_EPOCH",
+        "NOT_LEADER_OR_FOLLOWER",
+        "UNKNOWN_LEADER_EPOCH",
+    ]
 
 
 def test_nothing_waits_at_an_epoch_that_is_over() -> None:

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 import pytest
 
 from ottla.client import Admin, Consumer, Producer, TopicPartition
-from tests.interop import toolchain
+from tests.interop import made, toolchain
 from tests.interop.program import running
 from tests.interop.server import Server
 
@@ -22,7 +22,7 @@ _KEYS = 7
 
 def framework(program: str, *arguments: str) -> list[str]:
     """The command of a program in python/."""
-    return [str(toolchain.frameworks()), str(toolchain.HERE / "python" / program), *arguments]
+    return [str(toolchain.frameworks()), str(made.HERE / "python" / program), *arguments]
 
 
 def feed(server: Server, topic: str, count: int) -> None:

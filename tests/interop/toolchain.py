@@ -2,9 +2,6 @@
 
 Rules:
 - Versions are pinned in java/pom.xml, go/go.mod + go.sum and node/package-lock.json.
-- Each part is made in a directory named by the hash of its inputs: a change makes it anew, an interrupted build is
-  never taken for a finished one (it is renamed into place at the end).
-- A tool that is missing is an error that names the tool and who needs it.
 """
 
 import hashlib
@@ -14,21 +11,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from tests.interop.made import HERE, TIMEOUT_S, made, maven_jars, run_tool, tool_path
+
 ROOT = HERE.parent.parent
-CACHE = ROOT / ".cache" / "interop"
-TIMEOUT_S = 600
-#: Tools that fetch, and the pauses before they are run again: a registry may fail once, or be slow.
-_FETCHES = {"apt-get", "git", "go", "mvn", "npm"}
-_PAUSES_S = (2.0, 10.0)
-_making = threading.RLock()
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 #: The npm package whose archive carries librdkafka's sources with their tests, and the digest of that archive.
@@ -85,15 +75,7 @@ KAFKA_SCRIPTS = {
 @cache
 def jars() -> Path:
     """Apache Kafka's jars and their dependencies (java/pom.xml)."""
-    return _jars("jars", HERE / "java" / "pom.xml")
-
-
-def _jars(name: str, pom: Path, *options: str) -> Path:
-    def bring(into: Path) -> None:
-        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-        _run("mvn", ["-q", "-B", "-f", str(pom), *options, goal, f"-DoutputDirectory={into}"], "Apache's jars")
-
-    return _made(name, [pom], bring, *options)
+    return maven_jars("jars", HERE / "java" / "pom.xml")
 
 
 def classpath() -> str:
@@ -118,8 +100,8 @@ def class_archive() -> Path:
         node.stop(timeout_s=TIMEOUT_S)
         shutil.rmtree(node.directory)
 
-    java = Path(_tool("java", "Apache Kafka")).resolve()
-    return _made(
+    java = Path(tool_path("java", "Apache Kafka")).resolve()
+    return made(
         "classes", [HERE / "java" / "pom.xml"], write, *_QUICK, str(jars()), f"{java} {java.stat().st_mtime_ns}"
     )
 
@@ -127,7 +109,7 @@ def class_archive() -> Path:
 @cache
 def java_peer(program: str = "Peer") -> list[str]:
     """The command of a Java program: `Peer`, the client, or `Tools`, which runs Apache's command-line tools."""
-    return _java("java", HERE / "java", classpath(), program)
+    return java_program("java", HERE / "java", classpath(), program)
 
 
 @cache
@@ -143,10 +125,10 @@ def old_java_peer(release: str) -> list[str]:
             if release < "3.1":
                 text = text.replace("allTopicNames()", "all()")
             (into / source.name).write_text(text)
-        made = [str(into / source.name) for source in sources]
-        _run("javac", ["-nowarn", "-cp", f"{jars}/*", "-d", str(into), *made], "the old Java peer")
+        written = [str(into / source.name) for source in sources]
+        run_tool("javac", ["-nowarn", "-cp", f"{jars}/*", "-d", str(into), *written], "the old Java peer")
 
-    classes = _made("old-java", sources, build, release)
+    classes = made("old-java", sources, build, release)
     return [*_old_java(), "-cp", f"{jars}/*:{classes}", "Peer"]
 
 
@@ -162,59 +144,77 @@ def _old_java() -> list[str]:
 @cache
 def old_jars(release: str) -> Path:
     """The client and the tools of an earlier release of Apache Kafka."""
-    return _jars("old-jars", HERE / "java" / "old" / "pom.xml", f"-Dkafka={release}")
+    return maven_jars("old-jars", HERE / "java" / "old" / "pom.xml", f"-Dkafka={release}")
 
 
 @cache
 def streams_peer() -> list[str]:
     """The command of an application of Kafka Streams."""
     directory = HERE / "java" / "streams"
-    return _java("streams", directory, f"{_jars('streams-jars', directory / 'pom.xml')}/*", "Streams")
+    return java_program("streams", directory, f"{maven_jars('streams-jars', directory / 'pom.xml')}/*", "Streams")
 
 
 @cache
 def streams_driver(program: str = "Driver") -> list[str]:
     """The command of TopologyTestDriver: `Driver` runs programs given as JSON, `Options` those of test_option.py."""
     directory = HERE / "java" / "driver"
-    return _java("streams-driver", directory, f"{_jars('driver-jars', directory / 'pom.xml')}/*", program)
+    return java_program("streams-driver", directory, f"{maven_jars('driver-jars', directory / 'pom.xml')}/*", program)
 
 
 def streams_jars() -> list[Path]:
     """The jars with Kafka Streams' public classes."""
-    jars = _jars("driver-jars", HERE / "java" / "driver" / "pom.xml")
+    jars = maven_jars("driver-jars", HERE / "java" / "driver" / "pom.xml")
     return [path for path in sorted(jars.glob("kafka-streams-*.jar")) if "scala" not in path.name]
 
 
 @cache
 def trogdor_agent() -> list[str]:
     """The command of the agent of Apache's load tests."""
-    jars = _jars("trogdor-jars", HERE / "java" / "trogdor" / "pom.xml")
+    jars = maven_jars("trogdor-jars", HERE / "java" / "trogdor" / "pom.xml")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return ["java", "-Xmx256m", quiet, "-cp", f"{jars}/*", "org.apache.kafka.trogdor.agent.Agent"]
 
 
 @cache
+def cluster_tests(kind: str) -> list[str]:
+    """JUnit's launcher with Apache Kafka's integration tests, whose nodes are of this kind; its arguments follow."""
+    directory = HERE / "java" / "cluster"
+    jars = f"{maven_jars('cluster-jars', directory / 'pom.xml')}/*"
+    sources = sorted(directory.glob("*.java"))
+
+    def build(into: Path) -> None:
+        run_tool("javac", ["-nowarn", "-cp", jars, "-d", str(into), *map(str, sources)], "Apache's integration tests")
+
+    ours = made("cluster", [directory / "pom.xml", *sources], build)
+    path = {"apache": jars, "ottla": f"{ours}:{jars}"}[kind]
+    program = f"-Dottla.program={sys.executable}|-m|ottla.cli"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    launcher = "org.junit.platform.console.ConsoleLauncher"
+    return ["java", "-Xmx1500m", "-XX:+UseSerialGC", program, quiet, "-cp", path, launcher]
+
+
+@cache
 def connect() -> list[str]:
     """The JVM for Apache's Connect and MirrorMaker 2; the class and its arguments follow."""
-    jars = _jars("connect-jars", HERE / "java" / "connect" / "pom.xml")
+    jars = maven_jars("connect-jars", HERE / "java" / "connect" / "pom.xml")
     return ["java", "-Xmx256m", *_QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
 
 
 @cache
 def streams_smoke() -> list[str]:
     """The command of Apache's system test of Kafka Streams."""
-    jars = _jars("smoke-jars", HERE / "java" / "smoke" / "pom.xml")
+    jars = maven_jars("smoke-jars", HERE / "java" / "smoke" / "pom.xml")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return ["java", "-Xmx400m", *_QUICK, quiet, "-cp", f"{jars}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest"]
 
 
-def _java(name: str, directory: Path, jars: str, program: str) -> list[str]:
+def java_program(name: str, directory: Path, jars: str, program: str) -> list[str]:
     sources = sorted(directory.glob("*.java"))
 
     def build(into: Path) -> None:
-        _run("javac", ["-nowarn", "-cp", jars, "-d", str(into), *map(str, sources)], "the Java peer")
+        run_tool("javac", ["-nowarn", "-cp", jars, "-d", str(into), *map(str, sources)], "the Java peer")
 
-    classes = _made(name, [directory / "pom.xml", *sources], build)
+    classes = made(name, [directory / "pom.xml", *sources], build)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     jvm = quick_jvm("256m") if jars == classpath() else ("-Xmx256m", *_QUICK)
     return ["java", *jvm, quiet, "-cp", f"{jars}:{classes}", program]
@@ -227,9 +227,9 @@ def go_peer(name: str) -> list[str]:
     sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
 
     def build(into: Path) -> None:
-        _run("go", ["build", "-o", f"{into}/", "./..."], "franz-go and sarama", cwd=module)
+        run_tool("go", ["build", "-o", f"{into}/", "./..."], "franz-go and sarama", cwd=module)
 
-    return [str(_made("go", sources, build) / name)]
+    return [str(made("go", sources, build) / name)]
 
 
 @cache
@@ -240,9 +240,9 @@ def node_peer() -> list[str]:
     def bring(into: Path) -> None:
         for source in sources:
             shutil.copy(source, into)
-        _run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], "kafkajs", cwd=into)
+        run_tool("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], "kafkajs", cwd=into)
 
-    return [_tool("node", "kafkajs"), str(_made("node", sources, bring) / "peer.js")]
+    return [tool_path("node", "kafkajs"), str(made("node", sources, bring) / "peer.js")]
 
 
 @cache
@@ -252,10 +252,10 @@ def kgo_tests() -> tuple[Path, Path]:
     package = "github.com/twmb/franz-go/pkg/kgo"
 
     def build(into: Path) -> None:
-        _run("go", ["test", "-c", "-o", str(into / "kgo.test"), package], "franz-go's tests", cwd=module)
+        run_tool("go", ["test", "-c", "-o", str(into / "kgo.test"), package], "franz-go's tests", cwd=module)
 
-    program = _made("kgo", [module / "go.mod", module / "go.sum"], build) / "kgo.test"
-    return program, Path(_run("go", ["list", "-f", "{{.Dir}}", package], "franz-go's tests", cwd=module).strip())
+    program = made("kgo", [module / "go.mod", module / "go.sum"], build) / "kgo.test"
+    return program, Path(run_tool("go", ["list", "-f", "{{.Dir}}", package], "franz-go's tests", cwd=module).strip())
 
 
 @cache
@@ -267,7 +267,7 @@ def sarama_tests() -> tuple[Path, Path]:
     secured = HERE / "suite" / "sarama_secured.go"
 
     def build(into: Path) -> None:
-        where = _run("go", ["list", "-m", "-f", "{{.Dir}}", "github.com/IBM/sarama"], "sarama's tests", cwd=module)
+        where = run_tool("go", ["list", "-m", "-f", "{{.Dir}}", "github.com/IBM/sarama"], "sarama's tests", cwd=module)
         source = into / "sarama"
         shutil.copytree(where.strip(), source, copy_function=shutil.copyfile)
         for path in (source, *source.rglob("*/")):
@@ -282,10 +282,10 @@ def sarama_tests() -> tuple[Path, Path]:
         assert count == 1, "NewConfig of sarama is not what it was"
         config.write_text(changed)
         command = ["test", "-c", "-tags", "functional", "-o", str(into / "sarama.test"), "."]
-        _run("go", command, "sarama's tests", cwd=source)
+        run_tool("go", command, "sarama's tests", cwd=source)
 
-    made = _made("sarama", [module / "go.mod", module / "go.sum", secured], build)
-    return made / "sarama.test", made / "sarama"
+    built = made("sarama", [module / "go.mod", module / "go.sum", secured], build)
+    return built / "sarama.test", built / "sarama"
 
 
 @cache
@@ -294,9 +294,11 @@ def toxiproxy() -> str:
 
     def build(into: Path) -> None:
         where = {"GOBIN": str(into)}
-        _run("go", ["install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"], "sarama's tests", env=where)
+        run_tool(
+            "go", ["install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"], "sarama's tests", env=where
+        )
 
-    return str(_made("toxiproxy", [], build, TOXIPROXY) / "server")
+    return str(made("toxiproxy", [], build, TOXIPROXY) / "server")
 
 
 @cache
@@ -307,11 +309,11 @@ def prometheus() -> str:
         return there
 
     def bring(into: Path) -> None:
-        _run("apt-get", ["-o", "APT::Sandbox::User=root", "download", "prometheus"], "Prometheus", cwd=into)
+        run_tool("apt-get", ["-o", "APT::Sandbox::User=root", "download", "prometheus"], "Prometheus", cwd=into)
         for package in into.glob("*.deb"):
-            _run("dpkg-deb", ["-x", str(package), str(into)], "Prometheus")
+            run_tool("dpkg-deb", ["-x", str(package), str(into)], "Prometheus")
 
-    return str(_made("prometheus", [], bring) / "usr" / "bin" / "prometheus")
+    return str(made("prometheus", [], bring) / "usr" / "bin" / "prometheus")
 
 
 @cache
@@ -319,7 +321,7 @@ def librdkafka_tests() -> Path:
     """The directory of librdkafka's tests, built. It needs gcc, g++, zlib, zstd, OpenSSL, curl and RapidJSON."""
 
     def build(into: Path) -> None:
-        _run("npm", ["pack", "--silent", LIBRDKAFKA_PACKAGE], "librdkafka's tests", cwd=into)
+        run_tool("npm", ["pack", "--silent", LIBRDKAFKA_PACKAGE], "librdkafka's tests", cwd=into)
         (archive,) = into.glob("*.tgz")
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
         if digest != LIBRDKAFKA_SHA256:
@@ -332,7 +334,7 @@ def librdkafka_tests() -> Path:
             path = source / "tests" / name
             text = path.read_text()
             path.write_text(re.sub(r"(create_topic(?:_wait_exists)?\([^;]*), 3(, \d+)?\);", r"\1, 1\2);", text))
-        _run(str(source / "configure"), LIBRDKAFKA_OPTIONS, "librdkafka's tests", cwd=source)
+        run_tool(str(source / "configure"), LIBRDKAFKA_OPTIONS, "librdkafka's tests", cwd=source)
         lacking = {"SSL", "ZLIB", "ZSTD", "CURL", "RAPIDJSON"} - set(
             re.findall(r"define WITH_(\w+) 1", (source / "config.h").read_text())
         )
@@ -340,11 +342,11 @@ def librdkafka_tests() -> Path:
             raise FileNotFoundError(f"librdkafka's tests need the headers of {', '.join(sorted(lacking))}")
         jobs = f"-j{os.cpu_count() or 1}"
         for target in (["-C", "src"], ["-C", "src-cpp"], ["-C", "tests", "build"]):
-            _run("make", [jobs, *target], "librdkafka's tests", cwd=source)
-        _run("make", ["-C", "tests", "java", f"KAFKA_JARS={jars()}"], "librdkafka's tests", cwd=source)
+            run_tool("make", [jobs, *target], "librdkafka's tests", cwd=source)
+        run_tool("make", ["-C", "tests", "java", f"KAFKA_JARS={jars()}"], "librdkafka's tests", cwd=source)
 
     how = (LIBRDKAFKA_SHA256, *LIBRDKAFKA_REPLICAS, *LIBRDKAFKA_OPTIONS)
-    built = _made("librdkafka", [HERE / "java" / "pom.xml"], build, *how)
+    built = made("librdkafka", [HERE / "java" / "pom.xml"], build, *how)
     return built / "package" / "deps" / "librdkafka" / "tests"
 
 
@@ -356,17 +358,17 @@ def confluent_tests() -> tuple[Path, Path]:
         what = "confluent-kafka-python's tests"
         where = os.environ.get("OTTLA_CONFLUENT_REPOSITORY", CONFLUENT_REPOSITORY)
         _check_out(where, CONFLUENT_COMMIT, ["tests"], into / "source", what)
-        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
-        _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *CONFLUENT_PACKAGES], what)
+        run_tool(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        run_tool(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *CONFLUENT_PACKAGES], what)
 
-    made = _made("confluent", [], build, CONFLUENT_COMMIT, *CONFLUENT_PACKAGES)
-    return made / "venv" / "bin" / "python", made / "source"
+    built = made("confluent", [], build, CONFLUENT_COMMIT, *CONFLUENT_PACKAGES)
+    return built / "venv" / "bin" / "python", built / "source"
 
 
 def _check_out(where: str, commit: str, paths: Iterable[str], into: Path, what: str) -> None:
     """Bring these paths of a repository."""
-    _run("git", ["clone", "-q", "--no-checkout", where, str(into)], what)
-    _run("git", ["checkout", "-q", commit, "--", *paths], what, cwd=into)
+    run_tool("git", ["clone", "-q", "--no-checkout", where, str(into)], what)
+    run_tool("git", ["checkout", "-q", commit, "--", *paths], what, cwd=into)
     shutil.rmtree(into / ".git")
 
 
@@ -378,11 +380,11 @@ def aiokafka_tests() -> tuple[Path, Path]:
         what = "aiokafka's tests"
         where = os.environ.get("OTTLA_AIOKAFKA_REPOSITORY", AIOKAFKA_REPOSITORY)
         _check_out(where, AIOKAFKA_COMMIT, ["tests", "docker/scripts", "gen-ssl-certs.sh"], into / "source", what)
-        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
-        _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *AIOKAFKA_PACKAGES], what)
+        run_tool(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        run_tool(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *AIOKAFKA_PACKAGES], what)
 
-    made = _made("aiokafka", [], build, AIOKAFKA_COMMIT, *AIOKAFKA_PACKAGES)
-    return made / "venv" / "bin" / "python", made / "source"
+    built = made("aiokafka", [], build, AIOKAFKA_COMMIT, *AIOKAFKA_PACKAGES)
+    return built / "venv" / "bin" / "python", built / "source"
 
 
 @cache
@@ -393,9 +395,9 @@ def kafka_python_tests() -> tuple[Path, Path]:
     def build(into: Path) -> None:
         what = "kafka-python's tests"
         python = str(into / "venv" / "bin" / "python")
-        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        run_tool(sys.executable, ["-m", "venv", str(into / "venv")], what)
         sources = ["--no-deps", "--no-binary", ":all:", "-d", str(into), KAFKA_PYTHON]
-        _run(python, ["-m", "pip", "download", "-q", *sources], what)
+        run_tool(python, ["-m", "pip", "download", "-q", *sources], what)
         (archive,) = into.glob("*.tar.gz")
         with tarfile.open(archive) as packed:
             packed.extractall(into, filter="data")
@@ -403,10 +405,10 @@ def kafka_python_tests() -> tuple[Path, Path]:
         # The archive lacks these two.
         (into / "source" / "test" / "__init__.py").touch()
         shutil.copy(service, into / "source" / "test" / "service.py")
-        _run(python, ["-m", "pip", "install", "-q", str(archive), *KAFKA_PYTHON_PACKAGES], what)
+        run_tool(python, ["-m", "pip", "install", "-q", str(archive), *KAFKA_PYTHON_PACKAGES], what)
 
-    made = _made("kafka-python", [service], build, KAFKA_PYTHON, *KAFKA_PYTHON_PACKAGES)
-    return made / "venv" / "bin" / "python", made / "source"
+    built = made("kafka-python", [service], build, KAFKA_PYTHON, *KAFKA_PYTHON_PACKAGES)
+    return built / "venv" / "bin" / "python", built / "source"
 
 
 @cache
@@ -414,10 +416,10 @@ def frameworks() -> Path:
     """A Python with the frameworks."""
 
     def build(into: Path) -> None:
-        _run(sys.executable, ["-m", "venv", str(into)], "the frameworks")
-        _run(str(into / "bin" / "python"), ["-m", "pip", "install", "-q", *FRAMEWORKS], "the frameworks")
+        run_tool(sys.executable, ["-m", "venv", str(into)], "the frameworks")
+        run_tool(str(into / "bin" / "python"), ["-m", "pip", "install", "-q", *FRAMEWORKS], "the frameworks")
 
-    return _made("frameworks", [], build, *FRAMEWORKS, sys.version) / "bin" / "python"
+    return made("frameworks", [], build, *FRAMEWORKS, sys.version) / "bin" / "python"
 
 
 @cache
@@ -435,63 +437,25 @@ def kafka_home() -> Path:
             )
             script.chmod(0o755)
 
-    return _made("kafka", [HERE / "java" / "pom.xml"], write, *KAFKA_SCRIPTS.values())
+    return made("kafka", [HERE / "java" / "pom.xml"], write, *KAFKA_SCRIPTS.values())
 
 
 def bring() -> None:
     """Bring what the short form needs, so that no test waits for a registry. What cannot be had is named on stderr."""
-    java = (class_archive, java_peer, streams_peer, streams_driver, connect, kafka_home)
+    java = (
+        class_archive,
+        java_peer,
+        streams_peer,
+        streams_driver,
+        connect,
+        kafka_home,
+        partial(cluster_tests, "ottla"),
+    )
     for each in (*java, node_peer, partial(go_peer, "franz"), kgo_tests, librdkafka_tests):
         try:
             each()
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
             print(error, file=sys.stderr)
-
-
-def _made(name: str, inputs: Iterable[Path], make: Callable[[Path], None], *also: str) -> Path:
-    """What `make` makes of these files and these texts, made once."""
-    digest = hashlib.sha256("\n".join(also).encode())
-    for path in inputs:
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    done = CACHE / f"{name}-{digest.hexdigest()[:12]}"
-    # Suites ask for it on several threads; processes have names of their own.
-    with _making:
-        if not done.exists():
-            making = CACHE / f"{name}-{os.getpid()}.part"
-            shutil.rmtree(making, ignore_errors=True)
-            making.mkdir(parents=True)
-            make(making)
-            making.rename(done)
-    return done
-
-
-def _tool(name: str, needed_by: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        raise FileNotFoundError(f"`{name}` is not on PATH; {needed_by} cannot run without it")
-    return path
-
-
-def _run(
-    tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> str:
-    """Run a tool to its end, one that fetches up to three times; what it printed."""
-    command = [_tool(tool, needed_by), *arguments]
-    environment = {**os.environ, **(env or {})}
-    pauses = iter(_PAUSES_S if tool in _FETCHES else ())
-    while True:
-        done = subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
-        )
-        pause_s = next(pauses, None) if done.returncode else None
-        if pause_s is None:
-            break
-        time.sleep(pause_s)
-    if done.returncode:
-        said = (done.stdout + done.stderr).decode(errors="replace")
-        raise RuntimeError(f"{tool} for {needed_by} ended with {done.returncode}:\n{said[-4000:]}")
-    return done.stdout.decode(errors="replace")
 
 
 if __name__ == "__main__":

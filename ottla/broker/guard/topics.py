@@ -44,6 +44,7 @@ from ottla.wire.batch import is_transactional
 from ottla.wire.compile import deferred
 
 _BY_ID_FROM = 12
+_PRODUCE_BY_ID_FROM = 13
 _DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -54,7 +55,7 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
         authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id)
 
     def may(topic: Any) -> bool:
-        name = topic.name or call.node.topic_name(topic.topic_id)
+        name = topic.name if call.version < _PRODUCE_BY_ID_FROM else call.node.topic_name(topic.topic_id)
         return name is None or authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, name)
 
     if request.acks == 0:

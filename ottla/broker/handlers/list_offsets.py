@@ -20,7 +20,6 @@ from collections.abc import Generator
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Reply, Wait, Work, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import TopicPartition
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
 from ottla.replica.hosted import LOG_END, HostedReplica
 from ottla.replica.partition import Partition
@@ -107,10 +106,17 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Work:
     return response
 
 
-def _replica(call: Call, topic: str, index: int, replica_id: int) -> HostedReplica:
-    """The replica that is asked. Raises KafkaError if this broker may not answer for it."""
-    hosted = call.node.leadership.hosted.get(TopicPartition(topic, index)) if replica_id == _DEBUGGING else None
-    return hosted or call.node.leader_of(topic, index)
+def _replica(call: Call, topic: str, index: int, epoch: int, replica_id: int = _CONSUMER) -> HostedReplica:
+    """The replica that is asked. Raises KafkaError if this broker may not answer for it.
+
+    As in Apache Kafka, a follower looks at the client's leader epoch before it says that it does not lead.
+    """
+    hosted = call.node.hosted.get((topic, index))
+    if hosted is not None:
+        hosted.check_epoch(epoch)
+        if replica_id == _DEBUGGING:
+            return hosted
+    return call.node.leader_of(topic, index)
 
 
 def _find(
@@ -119,8 +125,7 @@ def _find(
     timestamp = asked.timestamp
     if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _VERSION_SINCE.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = _replica(call, topic, asked.partition_index, replica_id)
-    partition.check_epoch(asked.current_leader_epoch)
+    partition = _replica(call, topic, asked.partition_index, asked.current_leader_epoch, replica_id)
     log = partition.log
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
     epoch = -1
@@ -194,8 +199,7 @@ def _ends(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, N
 
 def _end(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = call.node.leader_of(topic, asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
+        partition = _replica(call, topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return _no_end(asked.partition, error.code)

@@ -21,16 +21,16 @@ from itertools import product
 from pathlib import Path
 
 from tests.evidence import commit
+from tests.interop import made, toolchain
 from tests.interop import server as servers
-from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import aiokafka, confluent, kafka_python, kgo, librdkafka, sarama, secured, trogdor
+from tests.interop.suite import aiokafka, apache, confluent, kafka_python, kgo, librdkafka, sarama, secured, trogdor
 from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 #: The suites, and those of them that run with TLS and SASL as well.
 _TWICE = ("kgo", "sarama", "trogdor", "librdkafka", "confluent")
-_PLAIN = (*_TWICE, kafka_python.SUITE, aiokafka.SUITE)
+_PLAIN = (*_TWICE, kafka_python.SUITE, aiokafka.SUITE, apache.SUITE)
 _SECURED = tuple(f"{each}_secured" for each in _TWICE)
 _APACHE = "4.3.1"
 #: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
@@ -69,6 +69,10 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
     if only in (None, aiokafka.SUITE):
         show("aiokafka's tests")
         yield aiokafka.run(kind)
+    for part in apache.PARTS:
+        if only in (None, apache.SUITE) and (not numbers or part in numbers):
+            show(f"Apache Kafka's own integration tests, {part}")
+            yield apache.run(kind, part)
     for protocol in ("classic", "consumer"):
         if only in (None, "librdkafka"):
             show(f"librdkafka's tests, {protocol} protocol")
@@ -141,7 +145,7 @@ def keep(
     `of` says of which server's commit.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    here = f"{toolchain.HERE.parents[1]}/"
+    here = f"{made.HERE.parents[1]}/"
     outcomes = [replace(one, of=of, said=one.said.replace(here, "")) for one in report.outcomes]
     if numbers or some:
         ran = {one.name for one in outcomes}
@@ -164,7 +168,7 @@ def kept(server: str = "ottla") -> list[Report]:
 
 def release(suite: str) -> str:
     """Which release of a suite is run."""
-    modules = (toolchain.HERE / "go" / "go.mod").read_text().split()
+    modules = (made.HERE / "go" / "go.mod").read_text().split()
     releases = {
         "kgo": modules[modules.index("github.com/twmb/franz-go") + 1],
         "sarama": modules[modules.index("github.com/IBM/sarama") + 1],
@@ -173,6 +177,7 @@ def release(suite: str) -> str:
         "confluent": toolchain.CONFLUENT_COMMIT[:9],
         kafka_python.SUITE: toolchain.KAFKA_PYTHON,
         aiokafka.SUITE: toolchain.AIOKAFKA_COMMIT[:9],
+        apache.SUITE: _APACHE,
     }
     return releases[re.split("[ _]", suite)[0]]
 
@@ -218,7 +223,9 @@ def main() -> int:
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
     parser.add_argument("--only", choices=(*_PLAIN, *_SECURED))
     parser.add_argument("--cited", action="store_true", help="against Apache Kafka, what reasons say of it")
-    parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
+    parser.add_argument(
+        "numbers", nargs="*", help="librdkafka's test numbers or apache's parts; all when none is given"
+    )
     given = parser.parse_args()
     if given.cited:
         for report in cited_reports(given.only):

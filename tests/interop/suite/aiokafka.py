@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from tests.interop import toolchain
+from tests.interop import made, toolchain
 from tests.interop.suite import pytest_program
 from tests.interop.suite.outcome import LEAST, Outcome, Report, expected_of, judged
 
@@ -42,7 +42,7 @@ def _run(kind: str, which: Sequence[str]) -> list[Outcome]:
     }
     settings = {
         "OTTLA_CONTAINERS": json.dumps(containers),
-        "PYTHONPATH": str(toolchain.HERE / "suite" / "plugin" / "containers"),
+        "PYTHONPATH": str(made.HERE / "suite" / "plugin" / "containers"),
     }
     options = ["--docker-image=aiolibs/kafka:2.13_4.3.1", "--no-pull", "-oasyncio_mode=auto", "-k=not gssapi"]
     return pytest_program.run(python, sources, [*options, *which], settings, TIMEOUT_S, below=_BELOW)

@@ -24,6 +24,12 @@ APACHE_TOO = "Apache Kafka 4.3.1, too"
 #: The least number of outcomes of a whole suite: what the releases of today have, but for a few.
 LEAST = {
     "aiokafka": 226,
+    "apache (brokers)": 340,
+    "apache (clients)": 400,
+    "apache (groups)": 160,
+    "apache (server)": 90,
+    "apache (streams)": 42,
+    "apache (tools)": 480,
     "confluent (classic)": 175,
     "confluent (consumer)": 20,
     "confluent_secured": 31,

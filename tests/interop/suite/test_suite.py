@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop import server as servers
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import kafka_python, kgo, librdkafka, secured
+from tests.interop.suite import apache, kafka_python, kgo, librdkafka, secured
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 
@@ -42,6 +42,12 @@ def test_the_tests_of_librdkafka_pass_with_the_consumer_protocol(bootstrap: str)
 
 def test_the_tests_of_kafka_python_pass_with_tls_and_with_each_sign_in() -> None:
     report = kafka_python.run("ottla")
+    assert not report.surprises, report.text()
+
+
+@pytest.mark.parametrize("part", apache.SHORT)
+def test_apaches_own_integration_tests_pass_on_nodes_of_ours(part: str) -> None:
+    report = apache.run("ottla", part, short=True)
     assert not report.surprises, report.text()
 
 

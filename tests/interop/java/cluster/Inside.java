@@ -1,0 +1,241 @@
+package org.apache.kafka.common.test;
+
+import java.lang.reflect.InvocationTargetException;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import kafka.cluster.Partition;
+import kafka.network.SocketServer;
+import kafka.raft.KafkaRaftManager;
+import kafka.server.BrokerServer;
+import kafka.server.ControllerServer;
+import kafka.server.KafkaConfig;
+import kafka.server.ReplicaManager;
+import kafka.server.SharedServer;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.controller.Controller;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.image.loader.MetadataLoader;
+import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.metadata.LeaderAndIsr;
+import org.apache.kafka.metadata.MetadataCache;
+import org.apache.kafka.raft.LogOffsetMetadata;
+import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.mockito.Mockito;
+import scala.Option;
+
+/**
+ * What a test finds inside a broker or a controller: objects of Apache's classes that ask a node of ours for each answer.
+ *
+ * Settings, ports, state, start, stop and metadata can be had. All else is refused with NOT_HERE.
+ */
+public final class Inside {
+    private static final String NOT_HERE = "the test looks into Apache's broker: ";
+
+    private final Nodes nodes;
+    private final OttlaCluster cluster;
+
+    Inside(Nodes nodes, OttlaCluster cluster) {
+        this.nodes = nodes;
+        this.cluster = cluster;
+    }
+
+    /** What an object answers to a method of this name with these arguments; `null` for what it does not know. */
+    public interface Answers {
+        Object to(String method, Object[] arguments) throws Exception;
+    }
+
+    private static final Answers NO_ANSWERS = (method, arguments) -> null;
+    /** The answer of a method that returns nothing. */
+    public static final Object NOTHING = new Object();
+
+    public static <T> T made(Class<T> type, Answers answers) {
+        return Mockito.mock(type, Mockito.withSettings().stubOnly().defaultAnswer(call -> {
+            String method = call.getMethod().getName();
+            if (method.equals("toString")) {
+                return type.getSimpleName() + " of a node of ours";
+            }
+            Object found = answers.to(method, call.getArguments());
+            if (found == null) {
+                throw new UnsupportedOperationException(NOT_HERE + type.getSimpleName() + "." + method);
+            }
+            return found == NOTHING ? null : found;
+        }));
+    }
+
+    /** The same object for each answer, after something has been waited for. */
+    public static <T> T waiting(Class<T> type, T known, Runnable wait) {
+        return Mockito.mock(type, Mockito.withSettings().stubOnly().defaultAnswer(call -> {
+            wait.run();
+            try {
+                return call.getMethod().invoke(known, call.getArguments());
+            } catch (InvocationTargetException e) {
+                throw e.getCause();
+            }
+        }));
+    }
+
+    BrokerServer broker(int id) {
+        KafkaConfig config = new KafkaConfig(nodes.properties(id), false);
+        KRaftMetadataCache cache = made(KRaftMetadataCache.class, (method, arguments) -> cached(id, method, arguments));
+        MetadataLoader loader = made(MetadataLoader.class,
+            (method, arguments) -> method.equals("lastAppliedOffset") ? applied(id) : null);
+        SharedServer shared = made(SharedServer.class, (method, arguments) -> method.equals("loader") ? loader : null);
+        SocketServer sockets = made(SocketServer.class,
+            (method, arguments) -> method.equals("boundPort") ? nodes.port(id, (ListenerName) arguments[0]) : null);
+        GroupCoordinator groups = groupCoordinator(config);
+        return made(BrokerServer.class, (method, arguments) -> {
+            switch (method) {
+                case "config": return config;
+                case "clusterId": return nodes.clusterId();
+                case "boundPort": return nodes.port(id, (ListenerName) arguments[0]);
+                case "brokerState": return nodes.alive(id) ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
+                case "isShutdown": return !nodes.alive(id);
+                case "socketServer": return sockets;
+                case "sharedServer": return shared;
+                case "metadataCache": return cache;
+                case "groupCoordinator": return groups;
+                case "startup": cluster.startBroker(id); return NOTHING;
+                case "shutdown": cluster.shutdownBroker(id); return NOTHING;
+                case "awaitShutdown": return NOTHING;
+                default: return null;
+            }
+        });
+    }
+
+    ControllerServer controller(int id) {
+        KafkaConfig config = new KafkaConfig(nodes.properties(id), false);
+        RaftLog log = made(RaftLog.class,
+            (method, arguments) -> method.equals("endOffset") ? new LogOffsetMetadata(highWatermark()) : null);
+        KafkaRaftManager<?> raft = made(KafkaRaftManager.class,
+            (method, arguments) -> method.equals("raftLog") ? log : null);
+        SocketServer sockets = made(SocketServer.class,
+            (method, arguments) -> method.equals("boundPort") ? nodes.port(id, (ListenerName) arguments[0]) : null);
+        Controller controller = made(Controller.class,
+            (method, arguments) -> method.equals("findAllTopicIds") ? CompletableFuture.completedFuture(topicIds()) : null);
+        return made(ControllerServer.class, (method, arguments) -> {
+            switch (method) {
+                case "config": return config;
+                case "clusterId": return nodes.clusterId();
+                case "raftManager": return raft;
+                case "controller": return controller;
+                case "socketServer": return sockets;
+                default: return null;
+            }
+        });
+    }
+
+    /** A replica manager of a broker that knows what it leads, and in which epoch, from this metadata. */
+    public static ReplicaManager replicaManager(int id, MetadataCache metadata) {
+        return made(ReplicaManager.class, (method, arguments) -> {
+            if (!(arguments.length == 1 && arguments[0] instanceof TopicPartition wanted)) {
+                return null;
+            }
+            Partition partition = made(Partition.class, (of, none) -> {
+                LeaderAndIsr known = metadata.getLeaderAndIsr(wanted.topic(), wanted.partition()).get();
+                return switch (of) {
+                    case "getLeaderEpoch" -> known.leaderEpoch();
+                    case "isLeader" -> known.leader() == id;
+                    case "leaderReplicaIdOpt" -> Option.apply(known.leader());
+                    case "leaderLogIfLocal" -> Option.apply(known.leader() == id ? made(UnifiedLog.class, NO_ANSWERS) : null);
+                    default -> null;
+                };
+            });
+            return switch (method) {
+                case "onlinePartition" -> Option.apply(partition);
+                case "getPartitionOrException" -> partition;
+                default -> null;
+            };
+        });
+    }
+
+    /** A group coordinator that knows the settings of its topic. */
+    public static GroupCoordinator groupCoordinator(KafkaConfig config) {
+        return made(GroupCoordinator.class,
+            (method, arguments) -> method.equals("groupMetadataTopicConfigs") ? offsetsTopic(config) : null);
+    }
+
+    /** The settings with which a test creates the topic of the groups. */
+    private static Properties offsetsTopic(KafkaConfig config) {
+        Properties all = new Properties();
+        all.put("cleanup.policy", "compact");
+        all.put("compression.type", "producer");
+        all.put("segment.bytes", Integer.toString(config.groupCoordinatorConfig().offsetsTopicSegmentBytes()));
+        return all;
+    }
+
+    private Map<String, Uuid> topicIds() throws Exception {
+        Map<String, Uuid> ids = new HashMap<>();
+        topics(nodes.brokerIds().get(0)).forEach((name, topic) -> ids.put(name, topic.topicId()));
+        return ids;
+    }
+
+    private long highWatermark() throws Exception {
+        try (Admin admin = cluster.admin()) {
+            return admin.describeMetadataQuorum().quorumInfo().get().highWatermark();
+        }
+    }
+
+    /** How far a node has the metadata, by what the leader of the quorum says of it. */
+    private long applied(int id) throws Exception {
+        try (Admin admin = cluster.admin()) {
+            var quorum = admin.describeMetadataQuorum().quorumInfo().get();
+            return java.util.stream.Stream.concat(quorum.voters().stream(), quorum.observers().stream())
+                .filter(each -> each.replicaId() == id).mapToLong(each -> each.logEndOffset()).max().orElse(-1);
+        }
+    }
+
+    /** The metadata that one broker alone tells. */
+    private Object cached(int id, String method, Object[] arguments) throws Exception {
+        switch (method) {
+            case "getAllTopics":
+                return topics(id).keySet();
+            case "numPartitions":
+                return Optional.ofNullable(topics(id).get(arguments[0])).map(topic -> topic.partitions().size());
+            case "getTopicId": {
+                TopicDescription topic = topics(id).get(arguments[0]);
+                return topic == null ? Uuid.ZERO_UUID : topic.topicId();
+            }
+            case "contains":
+                if (arguments[0] instanceof TopicPartition wanted) {
+                    return partition(id, wanted.topic(), wanted.partition()) != null;
+                }
+                return topics(id).containsKey(arguments[0]);
+            case "getLeaderAndIsr": {
+                TopicPartitionInfo found = partition(id, (String) arguments[0], (Integer) arguments[1]);
+                return Optional.ofNullable(found).map(each -> new LeaderAndIsr(
+                    each.leader() == null ? LeaderAndIsr.NO_LEADER : each.leader().id(),
+                    each.isr().stream().map(Node::id).toList()));
+            }
+            case "hasAliveBroker":
+                try (Admin admin = cluster.adminOf(id)) {
+                    return admin.describeCluster().nodes().get().stream().anyMatch(each -> arguments[0].equals(each.id()));
+                }
+            default:
+                return null;
+        }
+    }
+
+    private TopicPartitionInfo partition(int id, String topic, int partition) throws Exception {
+        TopicDescription found = topics(id).get(topic);
+        List<TopicPartitionInfo> all = found == null ? List.of() : found.partitions();
+        return all.stream().filter(each -> each.partition() == partition).findFirst().orElse(null);
+    }
+
+    private Map<String, TopicDescription> topics(int id) throws Exception {
+        try (Admin admin = cluster.adminOf(id)) {
+            return OttlaCluster.topics(admin);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+package org.apache.kafka.common.test;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.TimeUnit;
+
+/** One node of ours as a process. The program is the system property `ottla.program`, its words separated by `|`. */
+public final class NodeProcess {
+    private static final long STOP_S = 60;
+    private static final List<String> PROGRAM = List.of(System.getProperty("ottla.program", "ottla").split("\\|"));
+
+    public final int id;
+    /** Its server.properties; they are written before each run. */
+    public final Properties properties = new Properties();
+    private final Path directory;
+    private Process process;
+
+    public NodeProcess(int id, Path directory) throws IOException {
+        this.id = id;
+        this.directory = Files.createDirectories(directory);
+    }
+
+    public static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName("localhost"))) {
+            return socket.getLocalPort();
+        }
+    }
+
+    public Path directory() {
+        return directory;
+    }
+
+    public boolean alive() {
+        return process != null && process.isAlive();
+    }
+
+    /** Was it started, and has it ended without being stopped? */
+    public boolean endedByItself() {
+        return process != null && !process.isAlive();
+    }
+
+    /** Begin to format its directories; `options` come after the cluster's id and the file. */
+    public Process format(String clusterId, List<String> options) throws IOException {
+        List<String> words = new ArrayList<>(List.of("storage", "format", "-t", clusterId, "-c", write()));
+        words.addAll(options);
+        return run(words);
+    }
+
+    public void start() throws IOException {
+        process = run(List.of("start", write()));
+    }
+
+    /** Ask it to stop. */
+    public void terminate() {
+        if (process != null) {
+            process.destroy();
+        }
+    }
+
+    /** Stop it; one that does not stop is killed, and an error. */
+    public void stop() throws InterruptedException {
+        terminate();
+        if (process != null && !process.waitFor(STOP_S, TimeUnit.SECONDS)) {
+            process.destroyForcibly().waitFor();
+            process = null;
+            throw new IllegalStateException("node " + id + " does not stop within " + STOP_S + " s");
+        }
+        process = null;
+    }
+
+    /** The last lines of what it said. */
+    public String said() throws IOException {
+        if (!Files.exists(output())) {
+            return "";
+        }
+        List<String> lines = Files.readAllLines(output());
+        return "\n-- node " + id + "\n" + String.join("\n", lines.subList(Math.max(0, lines.size() - 30), lines.size()));
+    }
+
+    /** Whether it has said a traceback. */
+    public boolean hasFailed() throws IOException {
+        return Files.exists(output()) && Files.readString(output()).contains("Traceback");
+    }
+
+    private Path output() {
+        return directory.resolve("output.txt");
+    }
+
+    private String write() throws IOException {
+        Path file = directory.resolve("server.properties");
+        try (var to = Files.newBufferedWriter(file)) {
+            properties.store(to, null);
+        }
+        return file.toString();
+    }
+
+    private Process run(List<String> words) throws IOException {
+        List<String> command = new ArrayList<>(PROGRAM);
+        command.addAll(words);
+        return new ProcessBuilder(command)
+            .redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(output().toFile()))
+            .start();
+    }
+}
