@@ -315,3 +315,29 @@ def test_nothing_is_written_until_something_stays_behind() -> None:
     unread, effects = LeftBehind(node.disk), node.disk.effects
     unread.add("a", {str(_TP): _ID})
     assert (unread.names(), node.disk.effects) == ([], effects)
+
+
+def test_a_copy_is_taken_for_the_log_where_an_older_one_could_not_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = _Node()
+    rename = node.disk.rename
+
+    def refuse(source: str, target: str) -> None:
+        if target.endswith("-delete"):
+            raise OSError(errno.ENOSPC, "no space left", source)
+        rename(source, target)
+
+    node.copy("/b")
+    with monkeypatch.context() as full:
+        full.setattr(node.disk, "rename", refuse)
+        with pytest.raises(OSError, match="no space left"):
+            node.store.finish_move(_TP, node.now_ms)
+    assert "t-0" in node.disk.list("/a"), "the older log"
+    node.write()
+    node.copy("/a")
+    node.power_off()
+    for _ in range(2):
+        log = node.start(["/a", "/c"], "a")
+        assert log is not None, node.store.failed_directories
+        assert (log.path, log.end_offset) == ("/a/t-0", 4), "a record is lost"
+        node.power_off()
+    assert len(node.copies("/a")) == 2, "nothing is deleted"

@@ -205,11 +205,7 @@ class Moves(Checkpoints):
         for task in (self.forgetting_task(tp), self.arrival_task(tp)):
             if task is not None:
                 task()
-        if self._disk.exists(log_path):
-            # A move before left it: its old log could not be removed.
-            self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
-            self._disk.sync_directory(directory.path)
-        self.left_behind.forget(directory.directory_id, str(tp))
+        self._free_name(tp, directory, now_ms)
         # From here on this log has the name, also where an administrator had removed the old one.
         self._unrenamed.pop(log_path, None)
         self._disk.rename(future.path, log_path)
@@ -249,6 +245,15 @@ class Moves(Checkpoints):
         with suppress(OSError):
             kept_copy.unmark(self._disk, log_path)
         return log
+
+    def _free_name(self, tp: TopicPartition, directory: Directory, now_ms: int) -> None:
+        """Before a copy has the name of its log, move aside what a move before left there: it could not be removed."""
+        log_path = f"{directory.path}/{tp}"
+        if self._disk.exists(log_path):
+            self._disk.rename(log_path, self.aside_path(log_path, STRAY_DIRECTORY, now_ms))
+            self._disk.sync_directory(directory.path)
+        # Not before: without the note the next start would take it for the log.
+        self.left_behind.forget(directory.directory_id, str(tp))
 
     def cancel_move(self, tp: TopicPartition, *, is_told: bool = False) -> None:
         """Cancel the move, if there is one. The copy, which may be large, is removed later on a thread.

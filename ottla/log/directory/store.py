@@ -413,7 +413,7 @@ class Store(Moves):
         tp, _, path, directory = copy
         if tp in self._logs or not self._may_take(copy, is_named) or not kept_copy.is_marked(self._disk, path):
             return
-        self.left_behind.forget(directory.directory_id, str(tp))
+        self._free_name(tp, directory, self._now_ms)
         log = kept_copy.take(self._disk, tp, path, directory, self._settings_of(tp), self._now_ms)
         if log is not None:
             _log.warning("the log of %s is away: using its complete copy in %s", tp, directory.path)
