@@ -341,3 +341,17 @@ def test_a_copy_is_taken_for_the_log_where_an_older_one_could_not_be_removed(mon
         assert (log.path, log.end_offset) == ("/a/t-0", 4), "a record is lost"
         node.power_off()
     assert len(node.copies("/a")) == 2, "nothing is deleted"
+
+
+def test_a_copy_beside_the_log_that_came_by_a_later_copy_is_removed() -> None:
+    """The last run was killed before it removed the copy with which it did not go on."""
+    node = _Node()
+    node.copy("/b", is_kept=False)
+    node.power_off()
+    assert node.start(_ALL, "a") is not None
+    node.copy("/b")
+    node.store.finish_move(_TP, node.now_ms)
+    assert len(node.copies("/b")) == 2
+    node.power_off()
+    assert node.start(_ALL, "b") is not None
+    assert (node.store.unfinished_moves, node.copies("/b")) == ({}, ["t-0"])

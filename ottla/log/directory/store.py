@@ -432,6 +432,9 @@ class Store(Moves):
         is_here = tp in self._logs
         if (is_here or not self._may_take(copy, is_named)) and kept_copy.is_marked(self._disk, path):
             kept_copy.unmark(self._disk, path)
+        if is_here and self.unfinished_moves.get(tp) == directory.path == self._home[tp].path:
+            # The move has ended by another copy, and does not begin again.
+            del self.unfinished_moves[tp]
         stays = self.unfinished_moves.get(tp) == directory.path if is_here else bool(self.failed_directories)
         if not stays:
             if is_named and not is_here:
