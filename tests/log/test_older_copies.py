@@ -11,6 +11,7 @@ from itertools import count
 import pytest
 
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.log import checkpoint
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
 from ottla.log.directory.left_behind import LeftBehind
 from ottla.log.directory.store import Store
@@ -355,3 +356,19 @@ def test_a_copy_beside_the_log_that_came_by_a_later_copy_is_removed() -> None:
     node.power_off()
     assert node.start(_ALL, "b") is not None
     assert (node.store.unfinished_moves, node.copies("/b")) == ({}, ["t-0"])
+
+
+def test_names_that_the_disk_does_not_let_be_read_hold_up_no_start(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = _Node()
+    node.store.left_behind.add("b", {str(_TP): _ID})
+    node.power_off()
+
+    def refuse(disk: object, path: str) -> str:
+        raise OSError(errno.EIO, "cannot read", path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoint, "read_text", refuse)
+        node.store.left_behind.read("/m")
+    assert caplog.text.count("cannot read which logs are not the latest") == 1

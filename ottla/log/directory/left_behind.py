@@ -31,13 +31,13 @@ class LeftBehind:
         self._lock = Lock()
 
     def read(self, directory: str) -> None:
-        """Read the file in the metadata log's directory."""
+        """Read the file in the metadata log's directory. A failure is only logged, as in `add`."""
         self._path = f"{directory}/{_FILE}"
         try:
             text = checkpoint.read_text(self._disk, self._path)
             lines = [] if text is None else checkpoint.decode_lines(text, self._path)
             self._names = {(where, name): parse_uuid(topic_id) for where, name, topic_id in lines}
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             _log.error("cannot read which logs are not the latest of their partitions: %s: %s", self._path, error)
 
     def has(self, directory_id: str, name: str, topic_id: Uuid) -> bool:
