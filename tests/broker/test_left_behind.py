@@ -7,9 +7,11 @@ import errno
 import pytest
 
 from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.controller.placement import UNASSIGNED_DIRECTORY
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.disk_scene import TOPIC, Scene, about_to_move
-from tests.broker.test_offline import keep_in_b, replace_b
+from tests.broker.test_offline import change, keep_in_b, replace_b
 
 
 def _in_b(code: int, monkeypatch: pytest.MonkeyPatch, *, stays_up: bool = False) -> Scene:
@@ -68,6 +70,28 @@ def test_a_new_disk_in_the_place_of_a_moving_log_leads_nothing_of_it(monkeypatch
         scene.machine.settle()
         assert scene.write(1, b"again") == "KAFKA_STORAGE_ERROR", "an empty log"
         scene.machine.power_off()
+
+
+def test_a_replica_that_is_assigned_again_is_a_new_one_also_if_it_was_moving(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _ = about_to_move(1)
+    if scene.lies_in(1) == "/a":
+        assert scene.move(1, "/b") == "NONE"
+        scene.until_moved(1, "/b")
+    with monkeypatch.context() as away:
+        away.setattr(LogDirs, "_swap", lambda *_: None)
+        assert scene.move(1, "/a") == "NONE"
+        scene.machine.settle()
+    assert scene.write(1, b"after") == "NONE"
+    scene.machine.power_off()
+    scene.machine.disk.break_directory("/b")
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.write(1, b"again") == "KAFKA_STORAGE_ERROR"
+    tp = TopicPartition(TOPIC, 1)
+    assert tp not in scene.node.store.logs(), "an empty log"
+    change(scene, 1, replicas=[2], isr=[2], leader=2, directories=[UNASSIGNED_DIRECTORY])
+    change(scene, 1, replicas=[2, 1], isr=[2], leader=2, directories=[UNASSIGNED_DIRECTORY, UNASSIGNED_DIRECTORY])
+    assert tp in scene.node.store.logs()
 
 
 def test_a_log_that_moves_back_to_where_its_old_one_stayed_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,7 @@ class _Scene:
             take_out=self.logs.pop,
             rename_deleted=self._rename,
             works=lambda path: not self.is_offline,
+            forget_move=lambda tp, topic_id: None,
             plan=lambda missing, topic_id, preferred, cordoned: [_Log(self, tp) for tp in missing],
         )
         log_dirs: Any = SimpleNamespace(

@@ -194,14 +194,14 @@ class Leadership:
         """Bring every partition of a topic in line with the image: lead or follow it in a new epoch, or give it up."""
         node_id, topic = self._runtime.node_id, self._runtime.image.topics[name]
         is_busy = name in self._creations or name in self._deletions
-        missing: list[TopicPartition] = []
-        gone: list[TopicPartition] = []
+        missing, gone = list[TopicPartition](), list[TopicPartition]()
         for index, known in enumerate(topic.partitions):
             tp = TopicPartition(name, index)
             replica = self.hosted.get(tp)
             if node_id not in known.replicas:
                 # A replica that is assigned here again later is a new one, which nothing relies on yet.
                 self.offline.discard(tp)
+                self._store.forget_move(tp, topic.topic_id)
                 self.resign(tp)
                 log = self._store.get(tp)
                 # Strays found at startup are set aside later.

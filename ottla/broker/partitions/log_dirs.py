@@ -258,7 +258,7 @@ class LogDirs:
 
     def resume(self) -> None:
         """Restart the moves that the last run did not finish, also into a directory that was cordoned since."""
-        for tp, path in self._store.unfinished_moves.items():
+        for tp, path in [*self._store.unfinished_moves.items()]:
             # The start may have met with a failure of the directory.
             if path in self._store.failed_directories or self._move(tp, path) is not ErrorCode.NONE:
                 _log.warning("the move of %s to %s is dropped", tp, path)

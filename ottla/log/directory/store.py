@@ -157,6 +157,12 @@ class Store(Moves):
             return False
         return any(each == tp and of in (NO_UUID, topic_id) for each, of, _, _ in self._copies)
 
+    def forget_move(self, tp: TopicPartition, topic_id: Uuid) -> None:
+        """Have `was_moving` forget a log that is away, because this node is to have none of the partition."""
+        if tp not in self._logs:
+            self.unfinished_moves.pop(tp, None)
+            self._elsewhere -= {(tp, NO_UUID), (tp, topic_id)}
+
     def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
         """The high watermark in `replication-offset-checkpoint` at startup."""
         return self._home[tp].watermarks.get(tp) if tp in self._home else None
