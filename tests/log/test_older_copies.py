@@ -372,3 +372,25 @@ def test_names_that_the_disk_does_not_let_be_read_hold_up_no_start(
         broken.setattr(checkpoint, "read_text", refuse)
         node.store.left_behind.read("/m")
     assert caplog.text.count("cannot read which logs are not the latest") == 1
+
+
+def test_a_directory_that_fails_at_the_choice_of_a_log_has_no_other_log_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = _Node()
+    other = TopicPartition("t", 1)
+    node.store.plan([other], _ID, {other: "/a"})[0].begin().adopt()
+    node.disk.sync_directory("/a")
+    rename = node.disk.rename
+
+    def refuse(source: str, target: str) -> None:
+        if target.endswith(("-delete", "-stray")):
+            raise OSError(errno.EIO, "broken", source)
+        rename(source, target)
+
+    node.copy("/b")
+    monkeypatch.setattr(node.disk, "rename", refuse)
+    with pytest.raises(OSError, match="broken"):
+        node.store.finish_move(_TP, node.now_ms)
+    node.power_off()
+    assert node.start(_ALL, "b") is not None
+    assert [*node.store.failed_directories] == ["/a"]
+    assert {*node.store.logs()} == {_TP}

@@ -126,6 +126,10 @@ class Store(Moves):
         for tp, copies in found_logs.items():
             sort_copies(tp, copies, named, topic_id_of(tp.topic))
             self._choose(tp, copies, named)
+        for directory in self._directories:
+            if directory.failure is not None:
+                # The directory failed at one log, perhaps after others of it were adopted.
+                self.fail(directory.path, directory.failure)
         self._settle_copies(named)
         self._settle_names(named)
         for directory in self._online():
