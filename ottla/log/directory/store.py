@@ -163,7 +163,8 @@ class Store(Moves):
 
     def forget_move(self, tp: TopicPartition, topic_id: Uuid) -> None:
         """Have `was_moving` forget a log that is away, because this node is to have none of the partition."""
-        if tp not in self._logs:
+        # Called for each partition of a topic without a replica on this node.
+        if (self.unfinished_moves or self._elsewhere) and tp not in self._logs:
             self.unfinished_moves.pop(tp, None)
             self._elsewhere -= {(tp, NO_UUID), (tp, topic_id)}
 
