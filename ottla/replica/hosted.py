@@ -54,6 +54,11 @@ class HostedReplica:
         """The first offset that is not yet on all in-sync replicas, and flushed where `flush.messages` asks for it."""
         return self.log.high_watermark
 
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether more may be committed than this replica knows: so of a leader in the beginning of its epoch."""
+        return False
+
     def replace_log(self, log: Log) -> None:
         """Use `log`, the same log in another directory."""
         log.high_watermark = self.log.high_watermark

@@ -164,13 +164,11 @@ def listed(
         yield None
         return position
 
-    call = called(version, leader_of=leads(t=partition(lags=lags)), log_dirs=GUARD, look_ups=Mock(steps=steps))
+    node = {"leader_of": leads(t=partition(lags=lags)), "hosted": {}, "look_ups": Mock(steps=steps)}
+    call = called(version, log_dirs=GUARD, **node)
     asked = offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = offsets.ListOffsetsRequest(
-        replica_id=replica_id,
-        isolation_level=isolation,
-        topics=[offsets.ListOffsetsTopic(name="t", partitions=[asked])],
-    )
+    topics = [offsets.ListOffsetsTopic(name="t", partitions=[asked])]
+    request = offsets.ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation, topics=topics)
     (found,) = done(list_offsets(call, request), call).topics[0].partitions
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
@@ -227,7 +225,7 @@ def test_a_new_leader_tells_no_offset_that_may_go_back(version: int, code: Error
 
 
 def test_offsets_of_a_partition_that_is_named_twice_are_refused() -> None:
-    call = called(9, leader_of=leads(t=partition(), u=partition()))
+    call = called(9, leader_of=leads(t=partition(), u=partition()), hosted={})
     topics = [
         offsets.ListOffsetsTopic(
             name=name,

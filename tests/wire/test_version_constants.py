@@ -28,6 +28,7 @@ broker/guard/groups _PROTOCOL_FROM 5 SyncGroupRequest.protocol_type
 broker/guard/groups _SHARE_FROM 6 FindCoordinator takes keys of share groups (KIP-932)
 broker/guard/refusal _NO_PROTOCOL_FROM 7 JoinGroupResponse.protocol_type
 broker/guard/topics _BY_ID_FROM 12 a Metadata request by topic ids; Apache's brokers refuse them in 10 and 11
+broker/guard/topics _PRODUCE_BY_ID_FROM 13 ProduceRequest.topic_data.topic_id
 broker/guard/transactions _BATCHED_FROM 4 AddPartitionsToTxnRequest.transactions
 broker/handlers/api_versions _NAMED_FROM 3 ApiVersionsRequest.client_software_name
 broker/handlers/api_versions _ZERO_FEATURES_FROM 4 KAFKA-17011

@@ -22,7 +22,6 @@ from ottla.broker.call.reply import Reply, Wait, Work, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
 from ottla.replica.hosted import LOG_END, HostedReplica
-from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -129,7 +128,7 @@ def _find(
     log = partition.log
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
     epoch = -1
-    lags = isolation_level != LOG_END and isinstance(partition, Partition) and partition.is_catching_up
+    lags = isolation_level != LOG_END and partition.is_catching_up
     if timestamp == _LATEST:
         if lags:
             raise _not_available(call)
