@@ -11,7 +11,17 @@ from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.log.log import Origin
 from ottla.replica.leader import MetadataFollowed, PartitionState, Progress
 from ottla.replica.partition import Partition
-from ottla.wire.api import API, delete_records, fetch, list_offsets, metadata, offset_commit, offset_fetch, produce
+from ottla.wire.api import (
+    API,
+    delete_records,
+    describe_producers,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+)
 from ottla.wire.batch import build
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
@@ -377,6 +387,16 @@ def test_a_tool_that_debugs_is_told_the_offsets_of_a_follower() -> None:
     assert listed(pair, -2, replica_id=-2) == listed(pair, 0, replica_id=-2) == ("NONE", 0)
     for other in (-1, _FOLLOWER, -3):
         assert listed(pair, -1, replica_id=other) == ("NOT_LEADER_OR_FOLLOWER", -1)
+
+
+def test_a_follower_tells_the_producers_of_its_log() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(leader=_FOLLOWER)
+    topics = [describe_producers.TopicRequest(name=TOPIC, partition_indexes=[0, 7])]
+    [answer] = pair.send(describe_producers.DescribeProducersRequest(topics=topics), 0)
+    codes = [each.error_code for each in answer.topics[0].partitions]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_follower_looks_at_the_leader_epoch_before_it_says_that_it_does_not_lead() -> None:

@@ -108,7 +108,7 @@ def test_a_state_that_there_is_not_is_named_and_a_pattern_that_is_none_is_refuse
 
 def test_producers_of_a_partition_are_described() -> None:
     known = SimpleNamespace(epoch=1, last_sequence=2, last_timestamp=3, coordinator_epoch=4, transaction_start=5)
-    call = called(leader_of=leads(t=Mock(log=Mock(producers=Mock(by_id={9: known})))))
+    call = called(leader_of=leads(t=Mock(log=Mock(producers=Mock(by_id={9: known})))), hosted={})
     topics = [
         producers.TopicRequest(name="t", partition_indexes=[0, 1]),
         producers.TopicRequest(name="u", partition_indexes=[0]),

@@ -153,7 +153,8 @@ def _producers(call: Call, topic: str, index: int) -> producers.PartitionRespons
     answer = producers.PartitionResponse(partition_index=index)
     try:
         check_name(topic)
-        partition = call.node.leader_of(topic, index)
+        # A follower may be asked, too: it knows the producers of its own log.
+        partition = call.node.hosted.get((topic, index)) or call.node.leader_of(topic, index)
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message or "This server does not host this topic-partition."

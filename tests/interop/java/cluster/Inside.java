@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.BooleanSupplier;
 import kafka.cluster.Partition;
 import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
@@ -137,7 +138,7 @@ public final class Inside {
     }
 
     /** A replica manager of a broker that knows what it leads, and in which epoch, from this metadata. */
-    public static ReplicaManager replicaManager(int id, MetadataCache metadata) {
+    public static ReplicaManager replicaManager(int id, MetadataCache metadata, BooleanSupplier alive) {
         return made(ReplicaManager.class, (method, arguments) -> {
             if (!(arguments.length == 1 && arguments[0] instanceof TopicPartition wanted)) {
                 return null;
@@ -153,7 +154,7 @@ public final class Inside {
                 };
             });
             return switch (method) {
-                case "onlinePartition" -> Option.apply(partition);
+                case "onlinePartition" -> Option.apply(alive.getAsBoolean() ? partition : null);
                 case "getPartitionOrException" -> partition;
                 default -> null;
             };

@@ -179,7 +179,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         SocketServer sockets = Inside.made(SocketServer.class,
             (method, arguments) -> method.equals("boundPort") ? port(ports, (ListenerName) arguments[0]) : null);
         KRaftMetadataCache metadata = Inside.waiting(KRaftMetadataCache.class, controller.metadataCache(), () -> await(process));
-        ReplicaManager replicas = Inside.replicaManager(process.id, metadata);
+        ReplicaManager replicas = Inside.replicaManager(process.id, metadata, process::alive);
         BrokerLifecycleManager lifecycle = Inside.made(BrokerLifecycleManager.class, (method, arguments) ->
             method.equals("initialUnfenceFuture") ? CompletableFuture.completedFuture(null) : null);
         return Inside.made(BrokerServer.class, (method, arguments) -> {
