@@ -25,7 +25,7 @@ APACHE_TOO = "Apache Kafka 4.3.1, too"
 LEAST = {
     "aiokafka": 226,
     "apache (brokers)": 340,
-    "apache (clients)": 400,
+    "apache (clients)": 60,
     "apache (groups)": 160,
     "apache (server)": 90,
     "apache (streams)": 42,
