@@ -23,6 +23,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.wire.compile import FEW
 from tests.group.client import Classic, commit, commit_request, fetched, stable_group, transactional
 from tests.group.host import Host
 
@@ -128,6 +129,19 @@ def test_by_id_a_topic_is_committed_and_fetched_and_an_unknown_id_is_said() -> N
         (5, NONE),
         (-1, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
+
+
+def test_a_long_request_for_offsets_by_id_is_answered_in_its_own_order() -> None:
+    """Nothing is sorted on the loop that may be as long as a client likes."""
+    host = Host()
+    known, unknown = host.topics.topic_id("orders"), Uuid(b"\xff" * 16)
+    assert known is not None
+    for count, first in ((FEW, NONE), (FEW + 1, ErrorCode.UNKNOWN_TOPIC_ID)):
+        ids = [unknown, *[known] * (count - 1)]
+        asked = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[1]) for one in ids]
+        group = OffsetFetchRequestGroup(group_id="g", topics=asked)
+        answer = host.call(OffsetFetchRequest(groups=[group]), 10).groups[0]
+        assert next(iter(answer.topics)).partitions[0].error_code == first
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])

@@ -180,8 +180,13 @@ class _Offsets:
         return cls(committed, pending if require_stable else (), context.shard.topics, version >= _TOPIC_IDS_FROM)
 
     def known_first(self, asked: list[OffsetFetchRequestTopics]) -> list[OffsetFetchRequestTopics]:
-        """The topics in the order of Apache's answer: those whose id is unknown are last."""
-        return sorted(asked, key=lambda each: self.topics.topic_name(each.topic_id) is None) if self.by_id else asked
+        """The topics in the order of Apache's answer: those whose id is unknown are last.
+
+        A long request keeps its order, which costs nothing before its answer is written.
+        """
+        if not self.by_id or len(asked) > FEW:
+            return asked
+        return sorted(asked, key=lambda each: self.topics.topic_name(each.topic_id) is None)
 
     def topic(self, asked: OffsetFetchRequestTopics, known: bool) -> OffsetFetchResponseTopics:
         """The offsets of one topic of the request. `known`: there is such a group."""
