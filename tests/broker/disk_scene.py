@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
+
+from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.machine import Machine
@@ -149,3 +152,16 @@ def about_to_move(seed: int, **settings: str) -> tuple[Scene, str]:
     for number in range(5):
         scene.write(1, b"before %d" % number)
     return scene, scene.other(1)
+
+
+def held_before_its_swap(seed: int, source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A scene whose partition 1 has a whole copy in `target`, while its log stays in `source`."""
+    scene, _ = about_to_move(seed)
+    if scene.lies_in(1) == target:
+        assert scene.move(1, source) == "NONE"
+        scene.until_moved(1, source)
+    with monkeypatch.context() as away:
+        away.setattr(LogDirs, "_swap", lambda *_: None)
+        assert scene.move(1, target) == "NONE"
+        scene.machine.settle()
+    return scene

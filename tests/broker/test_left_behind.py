@@ -6,11 +6,10 @@ import errno
 
 import pytest
 
-from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.controller.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.broker.disk_scene import TOPIC, Scene, about_to_move
+from tests.broker.disk_scene import TOPIC, Scene, held_before_its_swap
 from tests.broker.test_offline import change, keep_in_b, replace_b
 
 
@@ -54,14 +53,7 @@ def test_the_old_log_of_a_move_is_not_taken_for_the_log_when_the_directory_of_th
 
 def test_a_new_disk_in_the_place_of_a_moving_log_leads_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The metadata names the directory of a copy that lacks a record."""
-    scene, _ = about_to_move(1)
-    if scene.lies_in(1) == "/a":
-        assert scene.move(1, "/b") == "NONE"
-        scene.until_moved(1, "/b")
-    with monkeypatch.context() as away:
-        away.setattr(LogDirs, "_swap", lambda *_: None)
-        assert scene.move(1, "/a") == "NONE"
-        scene.machine.settle()
+    scene = held_before_its_swap(1, "/b", "/a", monkeypatch)
     assert scene.write(1, b"after") == "NONE"
     scene.machine.power_off()
     replace_b(scene)
@@ -73,14 +65,7 @@ def test_a_new_disk_in_the_place_of_a_moving_log_leads_nothing_of_it(monkeypatch
 
 
 def test_a_replica_that_is_assigned_again_is_a_new_one_also_if_it_was_moving(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, _ = about_to_move(1)
-    if scene.lies_in(1) == "/a":
-        assert scene.move(1, "/b") == "NONE"
-        scene.until_moved(1, "/b")
-    with monkeypatch.context() as away:
-        away.setattr(LogDirs, "_swap", lambda *_: None)
-        assert scene.move(1, "/a") == "NONE"
-        scene.machine.settle()
+    scene = held_before_its_swap(1, "/b", "/a", monkeypatch)
     assert scene.write(1, b"after") == "NONE"
     scene.machine.power_off()
     scene.machine.disk.break_directory("/b")

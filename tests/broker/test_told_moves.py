@@ -20,7 +20,7 @@ from ottla.wire.api.assign_replicas_to_dirs import (
     ResponseTopicData,
 )
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.broker.disk_scene import TOPIC, Scene, about_to_move
+from tests.broker.disk_scene import TOPIC, Scene, about_to_move, held_before_its_swap
 
 MOVED = TopicPartition(TOPIC, 1)
 
@@ -288,14 +288,7 @@ def test_a_new_topic_is_not_taken_for_the_one_whose_log_was_lost_in_a_move() -> 
 
 
 def test_a_move_into_a_directory_that_fails_at_the_start_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, _ = about_to_move(4)
-    if scene.lies_in(1) == "/b":
-        assert scene.move(1, "/a") == "NONE"
-        scene.until_moved(1, "/a")
-    with monkeypatch.context() as away:
-        away.setattr(LogDirs, "_swap", lambda *_: None)
-        assert scene.move(1, "/b") == "NONE"
-        scene.machine.settle()
+    scene = held_before_its_swap(4, "/a", "/b", monkeypatch)
     scene.machine.power_off()
     disk = scene.machine.disk
     remove = disk.remove
