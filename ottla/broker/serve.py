@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 import threading
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 else:
     controller_node = LazyModule("ottla.broker.controller_node")
 
+_log = logging.getLogger("ottla.broker")
 #: How long a start may keep the loop from answering probes and signals while the logs are opened.
 _OPEN_SECONDS = 0.5
 #: By then a start has done its work.
@@ -117,8 +119,11 @@ def _load_rest() -> None:
 
 def _load() -> None:
     # A decorator that builds a class again leaves the first one as garbage: 3 MiB if it stayed until the end.
-    for _ in load_all():
-        gc.collect(0)
+    try:
+        for _ in load_all():
+            gc.collect(0)
+    except (ImportError, OSError) as error:
+        _log.warning("Not every module could be loaded ahead: %s. The others are loaded when they are needed.", error)
     gc.freeze()
 
 

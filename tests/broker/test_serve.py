@@ -170,3 +170,16 @@ def test_the_collector_leaves_out_what_the_start_made() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.unfreeze()
+
+
+def test_a_node_without_descriptors_for_its_modules_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def load_all() -> Iterator[None]:
+        yield
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(serve, "load_all", load_all)
+    serve._load()
+    gc.unfreeze()
+    assert "Not every module could be loaded ahead: [Errno 24] Too many open files." in caplog.text
