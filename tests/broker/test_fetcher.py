@@ -168,6 +168,16 @@ def test_a_partition_that_fails_pauses_alone() -> None:
     assert leader.positions()[0] == (0, -1, 1)
 
 
+def test_records_that_are_null_are_none() -> None:
+    leader = Leader()
+    nothing = part(0, high=0)
+    nothing.records = None
+    leader.answer(nothing, part(1, records(0)))
+    assert [leader.log(index).end_offset for index in (0, 1)] == [0, 1]
+    leader.answer(part(0, records(0)))
+    assert leader.log(0).end_offset == 1
+
+
 def test_when_all_have_failed_the_next_request_begins_a_session() -> None:
     leader = Leader()
     leader.answer(part(0), part(1))

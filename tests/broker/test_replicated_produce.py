@@ -178,6 +178,18 @@ def test_a_new_epoch_of_its_leader_does_not_end_a_producers_wait() -> None:
     assert code(second) == "NOT_LEADER_OR_FOLLOWER"
 
 
+def test_who_does_not_stay_is_told_of_a_new_epoch_of_its_leader() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    told: list[Any] = []
+    pair.partition.when_committed(1, told.append)
+    pair.partition.when_committed(1, told.append, stays=True)
+    pair.change(leader=1)
+    assert [each.code for each in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    pair.follower_has(1)
+    assert told[1:] == [None]
+
+
 def test_a_producer_waits_for_no_replica_that_has_left() -> None:
     pair = Pair()
     waits = pair.produce()
