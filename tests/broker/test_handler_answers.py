@@ -479,12 +479,11 @@ def test_what_a_node_offers_depends_on_the_version_and_on_its_settings(
     node: Any = Mock(
         settings=Mock(unstable_api_versions_enable=unstable),
         telemetry=Mock(exporter=exporter),
-        supported_features={"b": (0, 2), "a": (1, 3)},
         finalized_features={"b": 0, "a": 2, "c": 1},
         image=Mock(offset=77),
     )
     keys = [ApiKey.PUSH_TELEMETRY, ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
-    response = offer(node, version, keys)
+    response = offer(node, version, keys, {"b": (0, 2), "a": (1, 3)})
     found = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert list(found) == sorted(found)
     assert (ApiKey.PUSH_TELEMETRY in found) == (exporter is not None)

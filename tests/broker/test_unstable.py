@@ -51,3 +51,16 @@ def test_levels_that_are_still_designed_may_be_used_on_request(on: bool) -> None
         # A new cluster gets the highest level there is, as in Apache Kafka.
         levels = admin.describe_features()["metadata.version"]
         assert (levels.finalized, levels.max_supported) == ((31, 31) if on else (30, 30))
+
+
+@pytest.mark.parametrize("opened", ["api", "feature"])
+def test_a_controllers_listener_and_a_brokers_offer_levels_by_another_setting_each(opened: str) -> None:
+    with ottla.Node(settings={f"unstable.{opened}.versions.enable": True}) as node:
+        controllers = f"127.0.0.1:{node._running().controller_listeners[0].port}"
+        found = []
+        for address in (node.bootstrap_servers, controllers):
+            with WireClient(address) as client:
+                answer = client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+            [level] = [each.max_version for each in answer.supported_features if each.name == "metadata.version"]
+            found.append(level)
+    assert found == ([30, 31] if opened == "api" else [31, 30])

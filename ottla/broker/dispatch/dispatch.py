@@ -369,7 +369,7 @@ class Dispatch:
         from ottla.broker.handlers.api_versions import offer
 
         handler = self.handlers[ApiKey.API_VERSIONS]
-        response = offer(self._node, 0, self.handlers)
+        response = offer(self._node, 0, self.handlers, {})
         response.api_keys = [entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))

@@ -3,6 +3,8 @@
 Rules:
 - The response's header is always version 0, so that a client that knows only old versions can read it (KIP-511).
 - Produce is offered from version 0 although 0 to 2 are refused: librdkafka needs to see it (KAFKA-18659).
+- A controller's listener offers the levels that `unstable.api.versions.enable` opens, a broker's those that
+  `unstable.feature.versions.enable` does, as in Apache Kafka.
 - The client's software name and version must match `[a-zA-Z0-9](-.a-zA-Z0-9)*`, or the request is invalid.
 
 KIPs: 35, 511 client names, 584 features.
@@ -11,11 +13,12 @@ KIPs: 35, 511 client names, 584 features.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.feature import supported
 from ottla.wire.api import API, BOTH, ApiKey
 from ottla.wire.api.api_versions import (
     ApiVersion,
@@ -44,12 +47,17 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         call.connection.client_software = (name, version)
-    node = call.node
-    return offer(node, call.version, node.dispatch_of(call.connection.listener_name).handlers)
+    node, listener_name = call.node, call.connection.listener_name
+    is_controllers = listener_name in node.settings.controller_listener_names
+    unstable = node.settings.unstable_api_versions_enable
+    features = supported(unstable=unstable) if is_controllers else node.supported_features
+    return offer(node, call.version, node.dispatch_of(listener_name).handlers, features)
 
 
-def offer(node: BrokerNode, version: int, keys: Iterable[int]) -> ApiVersionsResponse:
-    """A response of this version that offers these APIs in the versions that the node serves."""
+def offer(
+    node: BrokerNode, version: int, keys: Iterable[int], features: Mapping[str, tuple[int, int]]
+) -> ApiVersionsResponse:
+    """A response of this version that offers these APIs in the versions that the node serves, and these features."""
     unstable = node.settings.unstable_api_versions_enable
     served = [(key, API[key].offered(unstable=unstable)) for key in sorted(keys)]
     return ApiVersionsResponse(
@@ -64,7 +72,7 @@ def offer(node: BrokerNode, version: int, keys: Iterable[int]) -> ApiVersionsRes
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in sorted(node.supported_features.items())
+            for name, (low, high) in sorted(features.items())
             if low > 0 or version >= _ZERO_FEATURES_FROM
         ],
         finalized_features_epoch=node.image.offset,
