@@ -60,3 +60,15 @@ def test_an_error_of_one_waiter_keeps_none_of_the_others_waiting(fails: bool) ->
     with pytest.raises(ValueError, match="a bug"):
         queue.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)) if fails else queue.complete(4)
     assert told == [2, 3, 4] and not queue
+
+
+def test_those_who_stay_are_called_in_their_order_and_before_the_next_epochs() -> None:
+    before, queue, told = CommitQueue(), CommitQueue(), list[int]()
+    for number in range(9):
+        before.add(3, lambda _, number=number: told.append(number), stays=True)  # type: ignore[misc]
+    before.add(3, lambda _: told.append(-1))
+    queue.adopt(before.take_staying())
+    assert (len(before), len(queue)) == (1, 9)
+    queue.add(3, lambda _: told.append(9))
+    queue.complete(3)
+    assert told == list(range(10))

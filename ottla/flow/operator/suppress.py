@@ -30,9 +30,9 @@ class SuppressRule:
 
     wait_ms: int
     by_window: bool
-    max_records: int | None = None
-    max_bytes: int | None = None
-    shut_down: bool = False
+    max_records: int | None
+    max_bytes: int | None
+    shut_down: bool
 
 
 class SuppressedTable(View):

@@ -189,8 +189,8 @@ class _Balance:
 
     def _deal(self, topic_id: Uuid) -> None:
         """Give unowned partitions to the least loaded members; ties keep the order of the first round."""
+        # In order, and so a heap.
         queue = [(self.loads[member], place, member) for place, member in enumerate(self._by_load(topic_id))]
-        heapify(queue)
         for partition, owner in enumerate(self.owners[topic_id]):
             if owner == -1:
                 load, place, member = queue[0]
@@ -204,7 +204,6 @@ class _Balance:
         for partition, owner in enumerate(self.owners[topic_id]):
             given.setdefault(owner, []).append(partition)
         least = [(self.loads[member], place, member) for place, member in enumerate(order)]
-        heapify(least)
         most = [(-self.loads[member], -place, member) for place, member in enumerate(order) if member in given]
         heapify(most)
         moved = False
