@@ -136,6 +136,13 @@ def _shown(data: bytes | None, kind: str) -> str:
     if data is None:
         return "~"
     name, _, size = kind.partition(":")
+    if name == "pair":
+        # The key of a subscription: the length of the foreign key, the foreign key, the key.
+        at = 4 + int.from_bytes(data[:4], "big")
+        return f"{data[4:at].decode()}|{data[at:].decode()}"
+    if name == "wrapper":
+        # A subscription: version, instruction, a hash of 16 bytes (which is not Kafka Streams'), key, partition.
+        return f"{data[0]}/{data[1]}/{data[18:-4].decode()}/{int.from_bytes(data[-4:], 'big')}"
     if name == "long":
         return str(struct.unpack(">q", data)[0])
     if name == "time":
