@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.partitions import copy_flush
+from ottla.broker.partitions import copy_flush, copy_piece, log_dirs
 from ottla.kernel.ids import TopicPartition
 from ottla.log import checkpoint
 from ottla.log.log import Log, Origin
@@ -100,6 +100,20 @@ def test_a_move_whose_old_log_cannot_be_removed_says_so_and_ends(
     assert list(scene.node.failed_directories) == ([home] if error == errno.EIO else [])
     assert scene.write(1, b"after") == "NONE"
     assert scene.read(1) == scene.written[1]
+
+
+def test_a_piece_is_no_longer_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _, to = _five_records()
+    asked, copy = [], copy_piece.copy
+
+    def noted(source: Log, future: Log, epoch: int, bytes_max: int, now_ms: int) -> int:
+        asked.append(bytes_max)
+        return copy(source, future, epoch, bytes_max, now_ms)
+
+    monkeypatch.setattr(copy_piece, "copy", noted)
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert set(asked) == {log_dirs._PIECE_BYTES}
 
 
 def test_a_copy_keeps_its_records_though_the_log_has_none_at_its_end() -> None:

@@ -297,7 +297,9 @@ def test_what_was_offline_is_there_again_when_the_disk_is() -> None:
     assert scene.read(lost) == [b"one", b"four"]
 
 
-def test_a_sync_that_fails_is_told_to_whom_it_concerns_and_ends_the_directory() -> None:
+def test_a_sync_that_fails_is_told_to_whom_it_concerns_and_ends_the_directory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     scene = Scene()
     scene.create()
     lost, kept = scene.in_b()
@@ -306,6 +308,8 @@ def test_a_sync_that_fails_is_told_to_whom_it_concerns_and_ends_the_directory() 
     assert scene.write(lost, b"not on the disk") == "KAFKA_STORAGE_ERROR"
     assert scene.write(lost, b"nor this") == "KAFKA_STORAGE_ERROR"
     assert scene.write(kept, b"after") == "NONE"
+    scene.node.log_dirs.failed("/b", OSError(errno.EIO, "once more"))
+    assert "once more" not in caplog.text
 
 
 def test_a_node_without_its_metadata_ends() -> None:
