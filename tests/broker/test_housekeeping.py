@@ -74,6 +74,7 @@ class _Scene:
         scene = self
         settings = SimpleNamespace(
             log_retention_check_interval_ms=300_000,
+            producer_id_expiration_check_interval_ms=600_000,
             log_flush_offset_checkpoint_interval_ms=60_000,
             log_flush_start_offset_checkpoint_interval_ms=0,
             replica_high_watermark_checkpoint_interval_ms=5_000,
@@ -146,7 +147,7 @@ def test_retention_goes_on_after_a_log_that_fails_and_has_its_disk_checked_last(
     scene = _Scene()
     scene.logs = [_Log(scene, "a"), _Log(scene, "b", OSError(errno.EIO, "broken")), _Log(scene, "c")]
     scene.jobs.retain()
-    done = [each for name in "abc" for each in (("retain", name, 1000), ("expire", name, 1000, 5))]
+    done = [("retain", name, 1000) for name in "abc"]
     assert scene.said == [*done, ("check", "b", errno.EIO), ("take", 1000)]
 
 
@@ -154,9 +155,20 @@ def test_retention_of_one_partition_leaves_the_others_alone_and_a_partition_that
     scene = _Scene()
     scene.logs = [_Log(scene, "a"), _Log(scene, "b")]
     scene.jobs.retain_one(TopicPartition("t", 1))
-    assert scene.said == [("retain", "b", 1000), ("expire", "b", 1000, 5)]
+    assert scene.said == [("retain", "b", 1000)]
     scene.jobs.retain_one(TopicPartition("t", 2))
-    assert len(scene.said) == 2
+    assert len(scene.said) == 1
+
+
+def test_idle_producers_of_all_partitions_are_forgotten_in_steps() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, str(number)) for number in range(1200)]
+    scene.jobs.expire_producers()
+    assert len(scene.said) == 500
+    while scene.turns:
+        assert len(scene.turns) == 1
+        scene.turns.pop()()
+    assert scene.said == [("expire", str(number), 1000, 5) for number in range(1200)]
 
 
 def test_logs_that_have_rolled_are_flushed_before_each_checkpoint() -> None:
@@ -218,7 +230,7 @@ def test_retention_goes_in_steps_and_leaves_partitions_alone_that_end_between_th
     jobs = scene.jobs
     jobs.retain()
     assert scene.said.pop() == ("take", 1000)
-    assert len(scene.said) == 2 * 200, "a deleted segment costs more than a look"
+    assert len(scene.said) == 200, "a deleted segment costs more than a look"
     del jobs._leadership.hosted[TopicPartition("t", 250)]
     while scene.turns:
         assert len(scene.turns) == 1
@@ -299,13 +311,13 @@ def test_jobs_run_at_their_intervals_also_after_an_error_until_they_are_stopped(
     jobs.retain = fails  # type: ignore[method-assign]
     jobs.start()
     # The longest interval means never, as in Apache Kafka, and so does none.
-    assert [seconds for seconds, _ in scene.timers] == [300, 60, 5]
+    assert [seconds for seconds, _ in scene.timers] == [300, 600, 60, 5]
     # The loop logs a bug.
     with nullcontext() if isinstance(error, OSError) else pytest.raises(ValueError, match="a bug"):
         scene.timers[0][1]()
-    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 60, 5, 300])
+    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 600, 60, 5, 300])
     with suppress(ValueError):
-        scene.timers[3][1]()
+        scene.timers[4][1]()
     assert len(runs) == 2
     jobs.stop()
-    assert sorted(scene.said) == [("cancelled", 5), ("cancelled", 60), ("cancelled", 300)]
+    assert sorted(scene.said) == [("cancelled", seconds) for seconds in (5, 60, 300, 600)]

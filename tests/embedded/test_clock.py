@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import ottla
-from ottla.client import Admin, Consumer, OffsetSpec, Producer, TopicPartition
+from ottla.client import Admin, ConfigResource, Consumer, OffsetSpec, Producer, ResourceType, TopicPartition
 from ottla.host.shift import ShiftedClock, new_shifted_loop
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.heartbeat import HeartbeatRequest
@@ -29,6 +29,21 @@ def test_old_segments_go_when_their_time_has_passed() -> None:
         one = TopicPartition("t", 0)
         start = admin.list_offsets({one: OffsetSpec.EARLIEST})[one]
         assert start.offset == 1
+
+
+def test_a_silent_producer_is_forgotten_at_the_next_check_after_the_time_that_is_set() -> None:
+    one = TopicPartition("t", 0)
+    settings = {"producer.id.expiration.check.interval.ms": 1000}
+    with ottla.Node(settings=settings) as node, Admin(node.bootstrap_servers) as admin:
+        node.create_topic("t")
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("t", b"v", timestamp=node.clock.now_ms()).result(30)
+        node.clock.advance(HOUR_MS)
+        assert len(admin.describe_producers([one])[one]) == 1
+        whole_cluster = ConfigResource(ResourceType.BROKER, "")
+        admin.alter_configs({whole_cluster: {"producer.id.expiration.ms": HOUR_MS}}).check()
+        node.clock.advance(1000)
+        assert not admin.describe_producers([one])[one]
 
 
 def test_a_silent_member_is_out_when_its_session_is_over() -> None:

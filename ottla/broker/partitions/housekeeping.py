@@ -1,4 +1,4 @@
-"""Periodic jobs of a node: retention, checkpoints, overdue flushes.
+"""Periodic jobs of a node: retention, idle producers, checkpoints, overdue flushes.
 
 Rules:
 - Each job runs at the interval of its Kafka setting. A job that fails is logged and retried; it never stops the node.
@@ -56,6 +56,7 @@ class Housekeeping:
         """Schedule the first run of every job."""
         settings = self._runtime.settings
         self._schedule(settings.log_retention_check_interval_ms, self.retain)
+        self._schedule(settings.producer_id_expiration_check_interval_ms, self.expire_producers)
         self._schedule(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._schedule(settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets)
         self._schedule(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
@@ -86,7 +87,7 @@ class Housekeeping:
             self._runtime.loop.call_soon(self._in_steps, work)
 
     def retain(self) -> None:
-        """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
+        """Delete segments past retention by time, by size or below the log start offset."""
         self._in_steps(self._retain(list(self._leadership.hosted.values())))
         self._remove_deleted()
 
@@ -111,13 +112,23 @@ class Housekeeping:
             except OSError as error:
                 _log.exception("cannot delete the old segments of %s; will retry", partition.tp)
                 failed.append((partition.log, error))
-            partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
             work += 1 + _DELETED * deleted
             if work >= _STEP:
                 work = 0
                 yield
         for log, reason in failed:
             self._log_dirs.check(log, reason)
+
+    def expire_producers(self) -> None:
+        """Forget the producers that were silent for long."""
+        self._in_steps(self._expire_producers(list(self._leadership.hosted.values())))
+
+    def _expire_producers(self, partitions: Iterable[HostedReplica]) -> Iterator[None]:
+        now_ms = self._runtime.clock.now_ms()
+        for number, partition in enumerate(partitions, 1):
+            partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
+            if not number % _STEP:
+                yield
 
     def checkpoint(self) -> None:
         """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""

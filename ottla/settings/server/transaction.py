@@ -22,7 +22,6 @@ class TransactionDeclaration:
         POSITIVE,
         LOW,
         internal=True,
-        served=False,
     )
     transaction_max_timeout_ms = integer(
         "transaction.max.timeout.ms",
