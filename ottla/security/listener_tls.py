@@ -25,7 +25,7 @@ from ottla.kernel.named import NamedTuple
 from ottla.security.certificate import Identity, identity_of
 from ottla.security.keystore import KeyStore, read_store
 from ottla.security.principal_mapping import PrincipalMapping
-from ottla.security.tls import VERSIONS, file_of
+from ottla.security.tls import ANY_ANCHOR, VERSIONS, file_of
 from ottla.settings.schema import Setting
 from ottla.settings.server.settings import ServerSettings
 
@@ -216,6 +216,7 @@ def _store(config: _ListenerSettings, where: str, password: str | None, key_pass
 def _context(config: _ListenerSettings, side: int, pair: KeyPair | None, trusted: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= ANY_ANCHOR
     _set_versions(config, context)
     try:
         if trusted is None:

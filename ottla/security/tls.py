@@ -21,6 +21,8 @@ from ottla.kernel.error import OttlaError
 from ottla.security.keystore import read_store
 from ottla.settings.client.security import SecuritySettings
 
+#: As in Java, a chain may end at any trusted certificate: also at an intermediate CA, or at the peer's own certificate.
+ANY_ANCHOR = ssl.VERIFY_X509_PARTIAL_CHAIN
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -31,6 +33,7 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
     tls_context = _trusting_context(settings)
     # Since Python 3.13 the default refuses CAs without a key usage, which Java and OpenSSL accept.
     tls_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    tls_context.verify_flags |= ANY_ANCHOR
     tls_context.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
     versions = sorted(VERSIONS[name] for name in settings.ssl_enabled_protocols)
     tls_context.minimum_version, tls_context.maximum_version = versions[0], versions[-1]

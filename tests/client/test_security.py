@@ -5,6 +5,7 @@ import base64
 import ssl
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,24 @@ def test_a_ca_without_key_usage_is_trusted_on_every_python(files: Certificates) 
         made = context(_read(security_protocol="SSL", **settings))
         assert not made.verify_flags & ssl.VERIFY_X509_STRICT
         assert made.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_certificate_is_trusted_without_its_ca_on_every_python(files: Certificates) -> None:
+    """As Java does; below Python 3.13 the default wants the whole chain."""
+    client = context(_read(security_protocol="SSL", ssl_ca_location=str(files.broker.with_suffix(".crt"))))
+    node = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    node.load_cert_chain(files.broker)
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(received, sent, server_hostname="127.0.0.1"),
+        node.wrap_bio(sent, received, server_side=True),
+    )
+    for _ in range(3):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    assert ends[0].version() is not None
+    assert ends[0].getpeercert()
 
 
 def test_files_that_cannot_be_used_are_named(files: Certificates, tmp_path: Path) -> None:

@@ -164,6 +164,26 @@ def test_a_node_reaches_itself_by_its_stores_whatever_its_name_is(files: Certifi
             one.check_reaches(other)
 
 
+def test_every_certificate_of_a_trust_store_is_trusted_for_itself(files: Certificates) -> None:
+    """As in Java: also one that another CA has signed, or that has its name in common with another."""
+    directory = files.ca.parent
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost")
+    for name in ("one", "two"):
+        certificate.run(directory, "openssl", "req", "-x509", *new, "-keyout", f"{name}.key", "-out", f"{name}.crt")
+    both = "".join((directory / f"{name}.crt").read_text() for name in ("one", "two"))
+    alone = (directory / "broker.crt").read_text()
+    for name, trusted, asked in (("broker", alone, "none"), ("one", both, "required"), ("two", both, "required")):
+        made = listener(
+            keystore__type="PEM",
+            keystore__key=(directory / f"{name}.key").read_text(),
+            keystore__certificate__chain=(directory / f"{name}.crt").read_text(),
+            truststore__type="PEM",
+            truststore__certificates=trusted,
+            client__auth=asked,
+        )
+        made.check_reaches(made)
+
+
 # ---- what a client's user is told
 
 
