@@ -68,12 +68,14 @@ class _Scene:
         #: The error of writing each directory's checkpoints.
         self.errors: dict[str, Exception | None] = {"/a": None}
         self.closed = False
+        self.delete_delay_ms = 45_000
 
     @property
     def jobs(self) -> Housekeeping:
         scene = self
         settings = SimpleNamespace(
             log_retention_check_interval_ms=300_000,
+            log_segment_delete_delay_ms=self.delete_delay_ms,
             producer_id_expiration_check_interval_ms=600_000,
             log_flush_offset_checkpoint_interval_ms=60_000,
             log_flush_start_offset_checkpoint_interval_ms=0,
@@ -148,7 +150,7 @@ def test_retention_goes_on_after_a_log_that_fails_and_has_its_disk_checked_last(
     scene.logs = [_Log(scene, "a"), _Log(scene, "b", OSError(errno.EIO, "broken")), _Log(scene, "c")]
     scene.jobs.retain()
     done = [("retain", name, 1000) for name in "abc"]
-    assert scene.said == [*done, ("check", "b", errno.EIO), ("take", 1000)]
+    assert scene.said == [*done, ("check", "b", errno.EIO)]
 
 
 def test_retention_of_one_partition_leaves_the_others_alone_and_a_partition_that_went_is_none() -> None:
@@ -175,38 +177,35 @@ def test_logs_that_have_rolled_are_flushed_before_each_checkpoint() -> None:
     scene = _Scene()
     scene.logs = [_Log(scene, "a", rolled=True), _Log(scene, "b"), _Log(scene, "c", rolled=True)]
     scene.jobs.checkpoint()
-    assert scene.said == [("retry creation",), ("take", 1000), ("flush", ["a", "c"])]
+    assert scene.said == [("retry creation",), ("flush", ["a", "c"])]
     scene.logs = scene.logs[1:2]
     scene.said.clear()
     scene.jobs.checkpoint()
-    assert scene.said == [("retry creation",), ("take", 1000)]
+    assert scene.said == [("retry creation",)]
 
 
-def test_files_that_cannot_be_removed_hold_up_no_checkpoint_and_are_tried_again() -> None:
+def test_files_that_cannot_be_removed_are_tried_again_and_hold_up_no_others() -> None:
     scene = _Scene()
     scene.deleted, scene.removal_error = ["/a/x-0.1-delete", "/a/x-1.1-delete"], OSError(errno.EACCES, "not yours")
     scene.logs = [_Log(scene, "a", OSError(errno.EACCES, "not yours"), rolled=True), _Log(scene, "b")]
     for log in scene.logs:
         log.pending_removals = [object()]
-    scene.jobs.checkpoint()
-    assert scene.said == [
-        ("retry creation",),
-        ("take", 1000),
-        ("remove", 2),
-        ("put back", 2),
-        ("unlink", "b", 1),
-        ("flush", ["a"]),
-    ]
+    scene.jobs.remove_deleted()
+    assert scene.said == [("take", 1000), ("remove", 2), ("put back", 2), ("unlink", "b", 1)]
     scene.turns.pop()()
     assert scene.said[-1] == ("unlink", "b", 0)
 
 
-def test_retention_removes_what_is_deleted_too_since_checkpoints_may_be_off() -> None:
+@pytest.mark.parametrize(("delay_ms", "seconds"), [(0, 1), (2000, 2), (60_000, 60), (_NEVER_MS, 60)])
+def test_what_is_deleted_is_looked_at_as_often_as_the_delay_says_that_is_set_now(delay_ms: int, seconds: int) -> None:
     scene = _Scene()
-    scene.deleted, scene.logs = ["/a/x-0.1-delete"], [_Log(scene, "a")]
-    scene.logs[0].pending_removals = [object()]
-    scene.jobs.retain()
-    assert ("remove", 1) in scene.said and ("unlink", "a", 1) in scene.said
+    jobs = scene.jobs
+    jobs.start()
+    (at,) = [at for at, (after, _) in enumerate(scene.timers) if after == 45]
+    jobs._runtime.settings.log_segment_delete_delay_ms = delay_ms
+    scene.timers[at][1]()
+    assert scene.said == [("take", 1000)]
+    assert scene.timers[-1][0] == seconds
 
 
 def test_deleted_segments_are_unlinked_in_steps_and_closed_elsewhere() -> None:
@@ -214,7 +213,7 @@ def test_deleted_segments_are_unlinked_in_steps_and_closed_elsewhere() -> None:
     log = _Log(scene, "a")
     log.pending_removals = segments = [object() for _ in range(120)]
     scene.logs = [log]
-    scene.jobs.checkpoint()
+    scene.jobs.remove_deleted()
     while scene.turns:
         scene.turns.pop()()
     assert [each for each in scene.said if each[0] == "unlink"] == [("unlink", "a", n) for n in (50, 50, 20, 0)]
@@ -229,7 +228,6 @@ def test_retention_goes_in_steps_and_leaves_partitions_alone_that_end_between_th
     scene.logs[3].old_segments = 30
     jobs = scene.jobs
     jobs.retain()
-    assert scene.said.pop() == ("take", 1000)
     assert len(scene.said) == 200, "a deleted segment costs more than a look"
     del jobs._leadership.hosted[TopicPartition("t", 250)]
     while scene.turns:
@@ -240,6 +238,7 @@ def test_retention_goes_in_steps_and_leaves_partitions_alone_that_end_between_th
     scene.closed = True
     scene.said.clear()
     scene.jobs.retain()
+    scene.jobs.remove_deleted()
     assert not scene.said
 
 
@@ -259,7 +258,7 @@ def test_a_checkpoint_that_fails_makes_its_own_directory_suspect(
     scene.errors = {"/a": None, "/b": error, "/c": None}
     scene.closed = closed
     scene.jobs.checkpoint()
-    assert scene.said[2:] == said
+    assert scene.said[1:] == said
 
 
 def test_a_full_disk_is_logged_once_until_a_checkpoint_has_room(caplog: pytest.LogCaptureFixture) -> None:
@@ -311,13 +310,13 @@ def test_jobs_run_at_their_intervals_also_after_an_error_until_they_are_stopped(
     jobs.retain = fails  # type: ignore[method-assign]
     jobs.start()
     # The longest interval means never, as in Apache Kafka, and so does none.
-    assert [seconds for seconds, _ in scene.timers] == [300, 600, 60, 5]
+    assert [seconds for seconds, _ in scene.timers] == [300, 45, 600, 60, 5]
     # The loop logs a bug.
     with nullcontext() if isinstance(error, OSError) else pytest.raises(ValueError, match="a bug"):
         scene.timers[0][1]()
-    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 600, 60, 5, 300])
+    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 45, 600, 60, 5, 300])
     with suppress(ValueError):
-        scene.timers[4][1]()
+        scene.timers[5][1]()
     assert len(runs) == 2
     jobs.stop()
-    assert sorted(scene.said) == [("cancelled", seconds) for seconds in (5, 60, 300, 600)]
+    assert sorted(scene.said) == [("cancelled", seconds) for seconds in (5, 45, 60, 300, 600)]

@@ -157,7 +157,7 @@ def _of_topic(scene: Scene) -> list[str]:
 
 
 def _housekeeping(scene: Scene) -> None:
-    scene.node.housekeeping.checkpoint()
+    scene.node.housekeeping.remove_deleted()
     scene.machine.settle()
 
 

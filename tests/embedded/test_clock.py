@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.wire_client import WireClient, make_coordinators
+from tests.client.conftest import eventually
 
 HOUR_MS = 3_600_000
 
@@ -29,6 +31,25 @@ def test_old_segments_go_when_their_time_has_passed() -> None:
         one = TopicPartition("t", 0)
         start = admin.list_offsets({one: OffsetSpec.EARLIEST})[one]
         assert start.offset == 1
+
+
+def test_files_of_a_deleted_topic_and_of_old_segments_go_when_the_delay_has_passed(tmp_path: Path) -> None:
+    with (
+        ottla.Node(tmp_path, settings={"log.segment.delete.delay.ms": 1000}) as node,
+        Admin(node.bootstrap_servers) as admin,
+        Producer(node.bootstrap_servers) as producer,
+    ):
+        node.create_topic("gone")
+        node.create_topic("t", settings={"segment.ms": HOUR_MS})
+        producer.send("t", b"old", timestamp=node.clock.now_ms()).result(30)
+        node.clock.advance(2 * HOUR_MS)
+        producer.send("t", b"new", timestamp=node.clock.now_ms()).result(30)
+        admin.delete_records({TopicPartition("t", 0): 1}).check()
+        admin.delete_topics(["gone"]).check()
+        # The round of retention that comes every five minutes deletes the segment.
+        node.clock.advance(300_000)
+        node.clock.advance(1000)
+        eventually(lambda: not [*tmp_path.rglob("*-delete"), *tmp_path.rglob("*.deleted")])
 
 
 def test_a_silent_producer_is_forgotten_at_the_next_check_after_the_time_that_is_set() -> None:

@@ -1,7 +1,8 @@
-"""Periodic jobs of a node: retention, idle producers, checkpoints, overdue flushes.
+"""Periodic jobs of a node: retention, deleted files, idle producers, checkpoints, overdue flushes.
 
 Rules:
 - Each job runs at the interval of its Kafka setting. A job that fails is logged and retried; it never stops the node.
+- What is deleted goes when `file.delete.delay.ms` says, or up to one more `log.segment.delete.delay.ms` later.
 - What grows with the number of partitions goes in steps, and the loop serves others between them.
 - Threads of the node's pool remove deleted logs and close deleted segments: a file of a gigabyte takes 40 ms.
 """
@@ -35,6 +36,8 @@ _ENDED = object()
 #: The partitions that one step looks at, and how many of them a deleted segment costs.
 _STEP = 500
 _DELETED = 10
+#: The shortest and the longest time between two looks at what is deleted: a topic's delay may be below the node's.
+_REMOVAL_MS = 1000, 60_000
 
 
 class Housekeeping:
@@ -56,13 +59,19 @@ class Housekeeping:
         """Schedule the first run of every job."""
         settings = self._runtime.settings
         self._schedule(settings.log_retention_check_interval_ms, self.retain)
+        self._schedule(self._removal_interval_ms(), self.remove_deleted, self._removal_interval_ms)
         self._schedule(settings.producer_id_expiration_check_interval_ms, self.expire_producers)
         self._schedule(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._schedule(settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets)
         self._schedule(settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
         self._schedule(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
 
-    def _schedule(self, interval_ms: int, job: Callable[[], None]) -> None:
+    def _removal_interval_ms(self) -> int:
+        least, most = _REMOVAL_MS
+        return min(most, max(least, self._runtime.settings.log_segment_delete_delay_ms))
+
+    def _schedule(self, interval_ms: int, job: Callable[[], None], renewed: Callable[[], int] | None = None) -> None:
+        """Run a job every `interval_ms`, or as `renewed` says after each run: that setting may change."""
         if not 0 < interval_ms <= _MAX_MS:
             # Kafka's ways to say never, or once after the start, when there is nothing to do.
             return
@@ -74,12 +83,12 @@ class Housekeeping:
                 _log.exception("the periodic job %s failed; will retry", job.__name__)
             finally:
                 # Also after a bug, which the loop logs.
-                plan()
+                plan(interval_ms if renewed is None else renewed())
 
-        def plan() -> None:
-            self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
+        def plan(wait_ms: int) -> None:
+            self._handles[job.__name__] = self._runtime.loop.call_later(wait_ms / 1000, run)
 
-        plan()
+        plan(interval_ms)
 
     def _in_steps(self, work: Iterator[None]) -> None:
         """Do the next step of the work now, and the others in later turns of the loop."""
@@ -89,7 +98,6 @@ class Housekeeping:
     def retain(self) -> None:
         """Delete segments past retention by time, by size or below the log start offset."""
         self._in_steps(self._retain(list(self._leadership.hosted.values())))
-        self._remove_deleted()
 
     def retain_one(self, tp: TopicPartition) -> None:
         """Do the same for one partition, whose cleaning retention has waited for."""
@@ -133,14 +141,13 @@ class Housekeeping:
     def checkpoint(self) -> None:
         """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""
         self._leadership.retry_creation()
-        self._remove_deleted()
         rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
         if rolled:
             self._flusher.flush(rolled, lambda: None)
         self._write(zip(self._store.directories, self._store.checkpoint_tasks(), strict=True))
 
-    def _remove_deleted(self) -> None:
-        """Remove the logs and segments whose delay has passed; two jobs do it, since either may be switched off."""
+    def remove_deleted(self) -> None:
+        """Remove the logs and segments whose delay has passed."""
         if self._runtime.closed:
             return
         now_ms = self._runtime.clock.now_ms()
