@@ -278,6 +278,17 @@ def test_the_first_version_leaves_out_replicas_without_an_address(fleet: Fleet, 
         assert (second.leader_id, second.error_code) == (-1, missing), "the worse of two errors"
 
 
+def test_the_first_version_leaves_out_replicas_on_brokers_that_are_not_there(fleet: Fleet, created: _Created) -> None:
+    fleet.silence(2)
+    for version in (0, 1):
+        response = _answer(fleet, created, version, _asked("t"))
+        assert [each.node_id for each in response.brokers] == [1, 3]
+        first, second = response.topics[0].partitions
+        shown = ([1], [3], ErrorCode.REPLICA_NOT_AVAILABLE) if version == 0 else ([1, 2], [2, 3], NONE)
+        assert (first.replica_nodes, second.replica_nodes, first.error_code) == shown
+        assert (first.isr_nodes, second.isr_nodes, second.error_code) == ([1], [3], shown[2])
+
+
 # ---- controllers
 
 

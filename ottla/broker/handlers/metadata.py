@@ -235,8 +235,8 @@ def _partition(
     if not version:
         # Clients of this version cannot handle replicas without an address in the response.
         replicas, isr = (
-            [replica for replica in replicas if replica in view.nodes],
-            [replica_id for replica_id in isr if replica_id in view.nodes],
+            [replica for replica in replicas if view.alive_node(replica)],
+            [replica_id for replica_id in isr if view.alive_node(replica_id)],
         )
         missing = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
         if missing and error_code is ErrorCode.NONE:
