@@ -32,16 +32,62 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     # The Java client against clusters of nodes of ours.
     "clients": {
         "org.apache.kafka.clients": (
+            "ClientRebootstrapTest",
+            "MetadataVersionIntegrationTest",
+            "TransactionsExpirationTest",
             "TransactionsWithMaxInFlightOneTest",
+            "admin.AdminFenceProducersTest",
+            "admin.AutoTopicCreationTest",
+            "admin.ConcurrentListOffsetsRequestTest",
+            "admin.DeleteTopicTest",
             "admin.DescribeAuthorizedOperationsTest",
             "admin.DescribeFeaturesTest",
             "admin.DescribeProducersWithBrokerIdTest",
+            "admin.DynamicGroupConfigIntegrationTest",
             "admin.ListOffsetsIntegrationTest",
+            "admin.RackAwareAutoTopicCreationTest",
+            "admin.StaticBrokerConfigTest",
             "consumer.ConsumerTopicCreationTest",
             "consumer.PlaintextConsumerAssignTest",
             "consumer.SaslPlainPlaintextConsumerTest",
             "producer.ProducerCompressionTest",
+            "producer.ProducerFailureHandlingTest",
+            "producer.ProducerIdExpirationTest",
             "producer.ProducerIntegrationTest",
+            "producer.ProducerSendWhileDeletionTest",
+        )
+    },
+    "consumers": {
+        "org.apache.kafka.clients.consumer": (
+            "ConsumerIntegrationTest",
+            "PlaintextConsumerCallbackTest",
+            "PlaintextConsumerCloseTest",
+            "PlaintextConsumerCommitTest",
+            "PlaintextConsumerFetchTest",
+            "PlaintextConsumerPollTest",
+        )
+    },
+    "admin": {"kafka.api": ("PlaintextAdminIntegrationTest",)},
+    "core": {
+        "kafka": (
+            "api.PlaintextProducerSendTest",
+            "api.TransactionsTest",
+            "server.ServerShutdownTest",
+        )
+    },
+    # With TLS, SCRAM and delegation tokens.
+    "secured": {
+        "kafka": (
+            "api.SaslClientsWithInvalidCredentialsTest",
+            "api.SslConsumerTest",
+            "server.DelegationTokenRequestsWithDisableTokenFeatureTest",
+        )
+    },
+    "quorum": {
+        "org.apache.kafka.server": (
+            "BrokerRegistrationRequestTest",
+            "KRaftClusterTest",
+            "ReconfigurableQuorumIntegrationTest",
         )
     },
     # Requests of every kind of group, one by one.

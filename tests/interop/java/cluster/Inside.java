@@ -1,23 +1,31 @@
 package org.apache.kafka.common.test;
 
+import java.io.File;
 import java.lang.reflect.InvocationTargetException;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 import kafka.cluster.Partition;
+import kafka.log.LogManager;
 import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
+import kafka.server.KafkaApis;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
 import kafka.server.SharedServer;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
@@ -30,16 +38,21 @@ import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.MetadataCache;
+import org.apache.kafka.raft.KafkaRaftClient;
+import org.apache.kafka.raft.LeaderAndEpoch;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Mockito;
 import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * What a test finds inside a broker or a controller: objects of Apache's classes that ask a node of ours for each answer.
  *
- * Settings, ports, state, start, stop and metadata can be had. All else is refused with NOT_HERE.
+ * Settings, ports, state, start, stop, metadata and the directories of partitions can be had. All else is refused with
+ * NOT_HERE.
  */
 public final class Inside {
     private static final String NOT_HERE = "the test looks into Apache's broker: ";
@@ -95,7 +108,16 @@ public final class Inside {
         SharedServer shared = made(SharedServer.class, (method, arguments) -> method.equals("loader") ? loader : null);
         SocketServer sockets = made(SocketServer.class,
             (method, arguments) -> method.equals("boundPort") ? nodes.port(id, (ListenerName) arguments[0]) : null);
+        ReplicaManager replicas = replicaManager(id, cache, () -> nodes.alive(id));
         GroupCoordinator groups = groupCoordinator(config);
+        LogManager logs = logManager(config);
+        KafkaApis requests = made(KafkaApis.class, (method, arguments) -> switch (method) {
+            case "metadataCache" -> cache;
+            case "clusterId" -> nodes.clusterId();
+            case "brokerId" -> id;
+            case "isConsumerGroupProtocolEnabled" -> cluster.supportedGroupProtocols().contains(GroupProtocol.CONSUMER);
+            default -> null;
+        });
         return made(BrokerServer.class, (method, arguments) -> {
             switch (method) {
                 case "config": return config;
@@ -107,6 +129,9 @@ public final class Inside {
                 case "sharedServer": return shared;
                 case "metadataCache": return cache;
                 case "groupCoordinator": return groups;
+                case "replicaManager": return replicas;
+                case "logManager": return logs;
+                case "dataPlaneRequestProcessor": return requests;
                 case "startup": cluster.startBroker(id); return NOTHING;
                 case "shutdown": cluster.shutdownBroker(id); return NOTHING;
                 case "awaitShutdown": return NOTHING;
@@ -117,12 +142,12 @@ public final class Inside {
 
     ControllerServer controller(int id) {
         KafkaConfig config = new KafkaConfig(nodes.properties(id), false);
-        RaftLog log = made(RaftLog.class,
-            (method, arguments) -> method.equals("endOffset") ? new LogOffsetMetadata(highWatermark()) : null);
-        KafkaRaftManager<?> raft = made(KafkaRaftManager.class,
-            (method, arguments) -> method.equals("raftLog") ? log : null);
-        SocketServer sockets = made(SocketServer.class,
-            (method, arguments) -> method.equals("boundPort") ? nodes.port(id, (ListenerName) arguments[0]) : null);
+        KafkaRaftManager<?> raft = raftManager();
+        SocketServer sockets = made(SocketServer.class, (method, arguments) -> switch (method) {
+            case "boundPort" -> nodes.port(id, (ListenerName) arguments[0]);
+            case "config" -> config;
+            default -> null;
+        });
         Controller controller = made(Controller.class,
             (method, arguments) -> method.equals("findAllTopicIds") ? CompletableFuture.completedFuture(topicIds()) : null);
         return made(ControllerServer.class, (method, arguments) -> {
@@ -134,6 +159,20 @@ public final class Inside {
                 case "socketServer": return sockets;
                 default: return null;
             }
+        });
+    }
+
+    /** A raft manager that knows what the leader of the quorum tells. */
+    @SuppressWarnings("unchecked")
+    KafkaRaftManager<ApiMessageAndVersion> raftManager() {
+        RaftLog log = made(RaftLog.class,
+            (method, arguments) -> method.equals("endOffset") ? new LogOffsetMetadata(quorum().highWatermark()) : null);
+        KafkaRaftClient<?> client = made(KafkaRaftClient.class, (method, arguments) -> method.equals("leaderAndEpoch")
+            ? new LeaderAndEpoch(OptionalInt.of(quorum().leaderId()), (int) quorum().leaderEpoch()) : null);
+        return made(KafkaRaftManager.class, (method, arguments) -> switch (method) {
+            case "raftLog" -> log;
+            case "client" -> client;
+            default -> null;
         });
     }
 
@@ -149,16 +188,43 @@ public final class Inside {
                     case "getLeaderEpoch" -> known.leaderEpoch();
                     case "isLeader" -> known.leader() == id;
                     case "leaderReplicaIdOpt" -> Option.apply(known.leader());
+                    case "leaderIdIfLocal" -> Option.apply(known.leader() == id ? id : null);
                     case "leaderLogIfLocal" -> Option.apply(known.leader() == id ? made(UnifiedLog.class, NO_ANSWERS) : null);
                     default -> null;
                 };
             });
             return switch (method) {
-                case "onlinePartition" -> Option.apply(alive.getAsBoolean() ? partition : null);
+                case "onlinePartition" -> {
+                    boolean there = alive.getAsBoolean() && metadata.contains(wanted);
+                    yield Option.apply(there ? partition : null);
+                }
                 case "getPartitionOrException" -> partition;
                 default -> null;
             };
         });
+    }
+
+    /** A log manager that knows which directories of partitions are on the disks of a node. */
+    public static LogManager logManager(KafkaConfig config) {
+        List<File> disks = config.logDirs().stream().map(each -> new File(each).getAbsoluteFile()).toList();
+        return made(LogManager.class, (method, arguments) -> switch (method) {
+            case "getLog$default$2" -> false;
+            case "liveLogDirs" -> CollectionConverters.asScala(disks).toSeq();
+            case "getLog" -> {
+                boolean future = arguments.length > 1 && (Boolean) arguments[1];
+                yield Option.apply(disks.stream().map(disk -> directory(disk, (TopicPartition) arguments[0], future))
+                    .filter(Optional::isPresent).map(Optional::get).findFirst()
+                    .map(found -> made(UnifiedLog.class, (of, none) -> of.equals("dir") ? found : null)).orElse(null));
+            }
+            default -> null;
+        });
+    }
+
+    /** The directory of a partition on a disk; that of a move has a name of its own. */
+    private static Optional<File> directory(File disk, TopicPartition partition, boolean future) {
+        File[] found = disk.listFiles((where, name) -> future
+            ? name.startsWith(partition + ".") && name.endsWith("-future") : name.equals(partition.toString()));
+        return Arrays.stream(found == null ? new File[0] : found).findFirst();
     }
 
     /** A group coordinator that knows the settings of its topic. */
@@ -182,19 +248,17 @@ public final class Inside {
         return ids;
     }
 
-    private long highWatermark() throws Exception {
+    private QuorumInfo quorum() throws Exception {
         try (Admin admin = cluster.admin()) {
-            return admin.describeMetadataQuorum().quorumInfo().get().highWatermark();
+            return admin.describeMetadataQuorum().quorumInfo().get();
         }
     }
 
     /** How far a node has the metadata, by what the leader of the quorum says of it. */
     private long applied(int id) throws Exception {
-        try (Admin admin = cluster.admin()) {
-            var quorum = admin.describeMetadataQuorum().quorumInfo().get();
-            return java.util.stream.Stream.concat(quorum.voters().stream(), quorum.observers().stream())
-                .filter(each -> each.replicaId() == id).mapToLong(each -> each.logEndOffset()).max().orElse(-1);
-        }
+        QuorumInfo told = quorum();
+        return Stream.concat(told.voters().stream(), told.observers().stream())
+            .filter(each -> each.replicaId() == id).mapToLong(each -> each.logEndOffset()).max().orElse(-1);
     }
 
     /** The metadata that one broker alone tells. */
@@ -220,9 +284,9 @@ public final class Inside {
                     each.isr().stream().map(Node::id).toList()));
             }
             case "hasAliveBroker":
-                try (Admin admin = cluster.adminOf(id)) {
-                    return admin.describeCluster().nodes().get().stream().anyMatch(each -> arguments[0].equals(each.id()));
-                }
+                return alive(id).stream().anyMatch(each -> arguments[0].equals(each.id()));
+            case "getAliveBrokerNodes":
+                return alive(id);
             default:
                 return null;
         }
@@ -232,6 +296,12 @@ public final class Inside {
         TopicDescription found = topics(id).get(topic);
         List<TopicPartitionInfo> all = found == null ? List.of() : found.partitions();
         return all.stream().filter(each -> each.partition() == partition).findFirst().orElse(null);
+    }
+
+    private List<Node> alive(int id) throws Exception {
+        try (Admin admin = cluster.adminOf(id)) {
+            return List.copyOf(admin.describeCluster().nodes().get());
+        }
     }
 
     private Map<String, TopicDescription> topics(int id) throws Exception {

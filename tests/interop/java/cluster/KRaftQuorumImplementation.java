@@ -14,9 +14,11 @@ import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
+import kafka.log.LogManager;
 import kafka.network.SocketServer;
 import kafka.utils.Logging;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.message.DescribeQuorumResponseData;
 import org.apache.kafka.common.network.ClientInformation;
@@ -121,8 +123,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
 
     /** Write the settings of a broker; returns the port of each listener. */
     private Map<String, Integer> describe(Properties to, KafkaConfig config) throws IOException {
-        config.originals().forEach((name, value) -> to.put(name, value instanceof List<?> list
-            ? String.join(",", list.stream().map(Object::toString).toList()) : String.valueOf(value)));
+        config.originals().forEach((name, value) -> to.put(name, text(value)));
         Map<String, Integer> ports = new HashMap<>();
         List<String> listeners = new ArrayList<>();
         for (String each : to.getProperty("listeners").split(",")) {
@@ -139,6 +140,13 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         to.put("controller.quorum.voters", String.join(",", addresses));
         signIns(to);
         return ports;
+    }
+
+    private static String text(Object value) {
+        if (value instanceof List<?> list) {
+            return String.join(",", list.stream().map(Object::toString).toList());
+        }
+        return value instanceof Password password ? password.value() : String.valueOf(value);
     }
 
     /** What the JVM's file of sign-ins says of a server, as the setting of each mechanism. */
@@ -180,6 +188,14 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
             (method, arguments) -> method.equals("boundPort") ? port(ports, (ListenerName) arguments[0]) : null);
         KRaftMetadataCache metadata = Inside.waiting(KRaftMetadataCache.class, controller.metadataCache(), () -> await(process));
         ReplicaManager replicas = Inside.replicaManager(process.id, metadata, process::alive);
+        LogManager logs = Inside.logManager(config);
+        KafkaApis requests = Inside.made(KafkaApis.class, (method, arguments) -> switch (method) {
+            case "metadataCache" -> metadata;
+            case "clusterId" -> clusterId;
+            case "brokerId" -> process.id;
+            case "authorizerPlugin" -> authorizer(process);
+            default -> null;
+        });
         BrokerLifecycleManager lifecycle = Inside.made(BrokerLifecycleManager.class, (method, arguments) ->
             method.equals("initialUnfenceFuture") ? CompletableFuture.completedFuture(null) : null);
         return Inside.made(BrokerServer.class, (method, arguments) -> {
@@ -194,6 +210,8 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
                 case "metadataCache": return metadata;
                 case "groupCoordinator": return Inside.groupCoordinator(config);
                 case "replicaManager": return replicas;
+                case "logManager": return logs;
+                case "dataPlaneRequestProcessor": return requests;
                 case "authorizerPlugin": return authorizer(process);
                 case "lifecycleManager": return lifecycle;
                 case "startup": start(process); return Inside.NOTHING;

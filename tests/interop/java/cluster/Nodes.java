@@ -27,9 +27,16 @@ public final class Nodes {
 
     private final ClusterConfig config;
     private final boolean combined;
+    private final Identity identity;
     private final Path base;
-    private final String clusterId = Uuid.randomUuid().toString();
     private final Map<Integer, Node> nodes = new TreeMap<>();
+
+    /** The ids that a test has chosen: those of the controllers' directories, and those that the first voters have. */
+    record Identity(String clusterId, Map<Integer, Uuid> directories, Map<Integer, Uuid> voters) {
+        static Identity random() {
+            return new Identity(Uuid.randomUuid().toString(), Map.of(), Map.of());
+        }
+    }
 
     /** A node with its roles and ports. */
     private static final class Node {
@@ -38,10 +45,11 @@ public final class Nodes {
         boolean controller;
         final int port;
         final int controllerPort;
-        final Uuid directoryId = Uuid.randomUuid();
+        final Uuid directoryId;
 
-        Node(int id, Path directory) throws IOException {
+        Node(int id, Path directory, Uuid directoryId) throws IOException {
             process = new NodeProcess(id, directory);
+            this.directoryId = directoryId;
             port = NodeProcess.freePort();
             controllerPort = NodeProcess.freePort();
         }
@@ -51,9 +59,10 @@ public final class Nodes {
         }
     }
 
-    Nodes(ClusterConfig config, boolean combined) throws IOException {
+    Nodes(ClusterConfig config, boolean combined, Identity identity) throws IOException {
         this.config = config;
         this.combined = combined;
+        this.identity = identity;
         this.base = Files.createTempDirectory("ottla-apache-");
         for (int id = 0; id < config.numBrokers(); id++) {
             node(id).broker = true;
@@ -67,7 +76,7 @@ public final class Nodes {
     }
 
     String clusterId() {
-        return clusterId;
+        return identity.clusterId();
     }
 
     List<Integer> brokerIds() {
@@ -103,12 +112,28 @@ public final class Nodes {
     void format() throws IOException, InterruptedException {
         List<Process> formats = new ArrayList<>();
         for (Node node : nodes.values()) {
-            formats.add(node.process.format(clusterId, formatOptions(node)));
+            formats.add(node.process.format(clusterId(), formatOptions(node)));
         }
         for (Process each : formats) {
             if (each.waitFor() != 0) {
                 throw new IllegalStateException("a directory cannot be formatted: " + said());
             }
+        }
+        for (int id : identity.directories().keySet()) {
+            name(nodes.get(id));
+        }
+    }
+
+    /** Give a controller's directory the id that the test has chosen, also if it is not that of a voter. */
+    private static void name(Node node) throws IOException {
+        Path file = node.process.directory().resolve("metadata").resolve("meta.properties");
+        Properties all = new Properties();
+        try (var from = Files.newBufferedReader(file)) {
+            all.load(from);
+        }
+        all.put("directory.id", node.directoryId.toString());
+        try (var to = Files.newBufferedWriter(file)) {
+            all.store(to, null);
         }
     }
 
@@ -179,14 +204,15 @@ public final class Nodes {
     private Node node(int id) throws IOException {
         Node node = nodes.get(id);
         if (node == null) {
-            node = new Node(id, base.resolve("node-" + id));
+            Uuid directoryId = identity.directories().getOrDefault(id, Uuid.randomUuid());
+            node = new Node(id, base.resolve("node-" + id), directoryId);
             nodes.put(id, node);
         }
         return node;
     }
 
     private boolean dynamic() {
-        return config.standalone() || config.features().entrySet().stream()
+        return config.standalone() || !identity.voters().isEmpty() || config.features().entrySet().stream()
             .anyMatch(each -> each.getKey().featureName().equals(KRaftVersion.FEATURE_NAME) && each.getValue() > 0);
     }
 
@@ -216,6 +242,9 @@ public final class Nodes {
         all.putIfAbsent("log.cleaner.dedupe.buffer.size", "2097152");
         all.putIfAbsent("unstable.feature.versions.enable", "true");
         all.putIfAbsent("unstable.api.versions.enable", "true");
+        if (node.broker) {
+            all.remove("controller.quorum.auto.join.enable");
+        }
         SecurityProtocol protocol = node.broker ? config.brokerSecurityProtocol() : config.controllerSecurityProtocol();
         if (protocol == SecurityProtocol.SASL_PLAINTEXT) {
             secure(all, broker, controller);
@@ -257,14 +286,19 @@ public final class Nodes {
             int first = controllerIds().get(0);
             if (!node.controller || (config.standalone() && node.id() != first)) {
                 all.add("--no-initial-controllers");
-            } else if (config.standalone()) {
+            } else if (config.standalone() && identity.directories().isEmpty()) {
                 all.add("--standalone");
             } else {
-                all.addAll(List.of("--initial-controllers", joined(nodes.values().stream().filter(each -> each.controller)
-                    .map(each -> each.id() + "@localhost:" + each.controllerPort + ":" + each.directoryId))));
+                all.addAll(List.of("--initial-controllers", joined(nodes.values().stream()
+                    .filter(each -> each.controller && (!config.standalone() || each.id() == first))
+                    .map(each -> each.id() + "@localhost:" + each.controllerPort + ":" + voterId(each)))));
             }
         }
         return all;
+    }
+
+    private Uuid voterId(Node node) {
+        return identity.voters().getOrDefault(node.id(), node.directoryId);
     }
 
     private static String joined(Stream<String> parts) {

@@ -13,6 +13,8 @@ import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.function.IntFunction;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
+import kafka.raft.KafkaRaftManager;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
@@ -25,6 +27,7 @@ import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.fault.FaultHandlerException;
 
@@ -35,14 +38,20 @@ public final class OttlaCluster implements ClusterInstance {
 
     private final ClusterConfig config;
     private final boolean combined;
+    private final Nodes.Identity identity;
     private Nodes nodes;
     private boolean started;
     private boolean stopped;
     private Inside inside;
 
     public OttlaCluster(ClusterConfig config, boolean combined) {
+        this(config, combined, Nodes.Identity.random());
+    }
+
+    OttlaCluster(ClusterConfig config, boolean combined, Nodes.Identity identity) {
         this.config = config;
         this.combined = combined;
+        this.identity = identity;
     }
 
     /** A question to the cluster, for a test that waits. */
@@ -53,7 +62,7 @@ public final class OttlaCluster implements ClusterInstance {
     private Nodes nodes() {
         if (nodes == null) {
             try {
-                nodes = new Nodes(config, combined);
+                nodes = new Nodes(config, combined, identity);
                 inside = new Inside(nodes, this);
                 nodes.format();
             } catch (Exception e) {
@@ -76,6 +85,11 @@ public final class OttlaCluster implements ClusterInstance {
     @Override
     public Map<Integer, ControllerServer> controllers() {
         return objects(nodes().controllerIds(), id -> inside.controller(id));
+    }
+
+    Map<Integer, KafkaRaftManager<ApiMessageAndVersion>> raftManagers() {
+        List<Integer> all = Stream.concat(nodes().brokerIds().stream(), nodes().controllerIds().stream()).distinct().toList();
+        return objects(all, id -> inside.raftManager());
     }
 
     private static <T> Map<Integer, T> objects(List<Integer> ids, IntFunction<T> made) {
