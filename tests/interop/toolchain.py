@@ -188,9 +188,9 @@ def cluster_tests(kind: str) -> list[str]:
     ours = made("cluster", [directory / "pom.xml", *sources], build)
     path = {"apache": jars, "ottla": f"{ours}:{jars}"}[kind]
     program = f"-Dottla.program={sys.executable}|-m|ottla.cli"
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    log = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     launcher = "org.junit.platform.console.ConsoleLauncher"
-    return ["java", "-Xmx1500m", "-XX:+UseSerialGC", program, quiet, "-cp", path, launcher]
+    return ["java", "-Xmx1500m", "-XX:+UseSerialGC", program, log, "-cp", path, launcher]
 
 
 @cache

@@ -1,6 +1,8 @@
 package org.apache.kafka.common.test;
 
 import java.io.IOException;
+import java.net.HttpURLConnection;
+import java.net.URL;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -46,12 +48,14 @@ public final class Nodes {
         final int port;
         final int controllerPort;
         final Uuid directoryId;
+        final int healthPort;
 
         Node(int id, Path directory, Uuid directoryId) throws IOException {
             process = new NodeProcess(id, directory);
             this.directoryId = directoryId;
             port = NodeProcess.freePort();
             controllerPort = NodeProcess.freePort();
+            healthPort = NodeProcess.freePort();
         }
 
         int id() {
@@ -106,6 +110,16 @@ public final class Nodes {
 
     boolean alive(int id) {
         return nodes.get(id).process.alive();
+    }
+
+    /** Whether a node says of itself that it serves clients. */
+    boolean ready(int id) {
+        try {
+            URL health = new URL("http://localhost:" + nodes.get(id).healthPort + "/ready");
+            return ((HttpURLConnection) health.openConnection()).getResponseCode() == HttpURLConnection.HTTP_OK;
+        } catch (IOException e) {
+            return false;
+        }
     }
 
     /** Format all directories. */
@@ -211,6 +225,11 @@ public final class Nodes {
         return node;
     }
 
+    /** Whether the test decides how clients sign in, which then only its own clients can. */
+    boolean signInOfItsOwn() {
+        return config.serverProperties().containsKey("listener.security.protocol.map");
+    }
+
     private boolean dynamic() {
         return config.standalone() || !identity.voters().isEmpty() || config.features().entrySet().stream()
             .anyMatch(each -> each.getKey().featureName().equals(KRaftVersion.FEATURE_NAME) && each.getValue() > 0);
@@ -225,6 +244,9 @@ public final class Nodes {
         all.put("node.id", Integer.toString(node.id()));
         all.put("metadata.log.dir", node.process.directory().resolve("metadata").toString());
         all.put("log.dirs", node.broker ? disks(node) : node.process.directory().resolve("metadata").toString());
+        if (signInOfItsOwn()) {
+            all.put("metrics.listener", "localhost:" + node.healthPort);
+        }
         all.putIfAbsent("listener.security.protocol.map", String.format("%s:%s,%s:%s",
             broker, config.brokerSecurityProtocol().name, controller, config.controllerSecurityProtocol().name));
         String atBroker = broker + "://localhost:" + node.port;

@@ -230,6 +230,9 @@ public final class OttlaCluster implements ClusterInstance {
     public void waitForReadyBrokers() throws InterruptedException {
         waitUntil(admin -> {
             nodes.check();
+            if (nodes.signInOfItsOwn()) {
+                return alive().stream().allMatch(nodes::ready);
+            }
             return admin.describeCluster().nodes().get().size() == alive().size();
         }, "the brokers that run are there");
     }
