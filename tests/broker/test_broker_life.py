@@ -293,6 +293,22 @@ def test_nothing_is_sent_after_the_end() -> None:
     assert scene.asked == [] and all(each.cancelled for each in scene.timers)
 
 
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_request_that_the_end_cuts_off_is_no_failure(serves: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A node closes its connections after its life: a clean stop must not warn of a heartbeat."""
+    caplog.set_level("INFO")
+    scene = _Scene()
+    if serves:
+        scene.run()
+        scene.wait()
+    else:
+        scene.life.begin()
+    scene.life.close()
+    assert isinstance(scene.asked[0][0], BrokerHeartbeatRequest if serves else BrokerRegistrationRequest)
+    scene.answer(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the node stops"))
+    assert (caplog.messages, scene.life.last_error_text) == ([], "")
+
+
 @pytest.mark.parametrize("error", [None, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too slow")])
 def test_a_failed_directory_that_no_controller_hears_of_ends_the_node_with_the_reason(error: KafkaError | None) -> None:
     scene = _Scene()

@@ -234,6 +234,8 @@ class BrokerLife:
         )
 
     def _registration_answered(self, request: BrokerRegistrationRequest, response: Any) -> None:
+        if self._closed:
+            return None
         if isinstance(response, KafkaError):
             if response.code is ErrorCode.UNSUPPORTED_VERSION:
                 response = KafkaError(response.code, self._unsupported(request) or response.message)
@@ -257,6 +259,8 @@ class BrokerLife:
         return ""
 
     def _heartbeat_answered(self, response: Any) -> None:
+        if self._closed:
+            return None
         if isinstance(response, KafkaError):
             self.last_error = response
             _log.warning("a heartbeat of this broker failed: %s", response)
