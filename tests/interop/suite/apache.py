@@ -26,8 +26,8 @@ _OPTIONS = {
     f"{_JUPITER}.execution.timeout.thread.mode.default": "SEPARATE_THREAD",
 }
 
-#: Part -> package -> classes. Left out are those whose every test asks for objects of Apache's broker, or for Java
-#: classes in the broker.
+#: Part -> package -> classes, or CLASS#METHOD. Left out are those whose every test asks for objects of Apache's broker,
+#: or for Java classes in the broker.
 PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     # The Java client against clusters of nodes of ours.
     "clients": {
@@ -180,6 +180,83 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     # Kafka Streams, exactly once.
     "streams": {"org.apache.kafka.streams.integration": ("EosIntegrationTest", "GlobalKTableEOSIntegrationTest")},
+    # Kafka Streams' applications as groups of both protocols, their internal topics, and the tools for such groups.
+    "applications": {
+        "org.apache.kafka": (
+            "streams.integration.AdjustStreamThreadCountTest",
+            "streams.integration.HandlingSourceTopicDeletionIntegrationTest",
+            "streams.integration.IQv2EndpointToPartitionsIntegrationTest",
+            "streams.integration.InternalTopicIntegrationTest",
+            "streams.integration.JoinWithIncompleteMetadataIntegrationTest",
+            "streams.integration.KStreamRepartitionIntegrationTest",
+            "streams.integration.KTableSourceTopicRestartIntegrationTest",
+            "streams.integration.KafkaStreamsCloseOptionsIntegrationTest",
+            "streams.integration.MetricsIntegrationTest",
+            "streams.integration.PauseResumeIntegrationTest",
+            "streams.integration.PurgeRepartitionTopicIntegrationTest",
+            "streams.integration.RebalanceProtocolMigrationIntegrationTest",
+            "streams.integration.RebalanceProtocolMigrationIntegrationTest$WithAssignmentBatchingDisabledTest",
+            "streams.integration.RegexSourceIntegrationTest",
+            "streams.integration.RestoreIntegrationTest",
+            "streams.integration.SmokeTestDriverIntegrationTest",
+            "streams.integration.StandbyTaskCreationIntegrationTest",
+            "streams.integration.StreamsUncaughtExceptionHandlerIntegrationTest",
+            "tools.ResetIntegrationTest",
+            "tools.streams.DeleteStreamsGroupOffsetTest",
+            "tools.streams.DeleteStreamsGroupTest",
+            "tools.streams.DescribeStreamsGroupTest",
+            "tools.streams.ListStreamsGroupTest",
+            "tools.streams.ResetStreamsGroupOffsetTest",
+        )
+    },
+    # Kafka Streams' tasks as they move, restore and fail; where they begin to read.
+    "tasks": {
+        "org.apache.kafka.streams.integration": (
+            "AtLeastOnceDeliveryMessageLossIntegrationTest",
+            "DeadLetterQueueIntegrationTest",
+            "EOSUncleanShutdownIntegrationTest",
+            "FineGrainedAutoResetIntegrationTest",
+            "GlobalKTableIntegrationTest",
+            "GlobalThreadShutDownOrderTest",
+            "HighAvailabilityTaskAssignorIntegrationTest",
+            "LagFetchIntegrationTest",
+            "RebalanceIntegrationTest",
+            "RebalanceIntegrationTest$WithAssignmentBatchingDisabledTest",
+            "RebalanceTaskClosureIntegrationTest",
+            "ResetPartitionTimeIntegrationTest",
+            "StandbyTaskEOSIntegrationTest",
+            "StandbyTaskEOSMultiRebalanceIntegrationTest",
+            "StateDirectoryIntegrationTest",
+            "StateUpdaterFailureIntegrationTest",
+            "SwallowUnknownTopicErrorIntegrationTest",
+            "TaskAssignorIntegrationTest",
+            "TaskMetadataIntegrationTest",
+        )
+    },
+    "connect": {
+        "org.apache.kafka.connect.integration": (
+            "ConnectorTopicsIntegrationTest",
+            "ErrorHandlingIntegrationTest",
+            "ExactlyOnceSourceIntegrationTest",
+            "ExampleConnectIntegrationTest",
+            "InternalTopicsIntegrationTest",
+            "OffsetsApiIntegrationTest",
+            "RebalanceSourceConnectorsIntegrationTest",
+            "SessionedProtocolIntegrationTest",
+            "SinkConnectorsIntegrationTest",
+            "SourceConnectorsIntegrationTest",
+        )
+    },
+    # MirrorMaker between clusters of nodes of ours. Most classes inherit the many long tests of one: here is a test of
+    # each that is about what the class changes.
+    "mirror": {
+        "org.apache.kafka.connect.mirror.integration": (
+            "DedicatedMirrorIntegrationTest",
+            "MirrorConnectorsIntegrationExactlyOnceTest#testReplication",
+            "MirrorConnectorsIntegrationSSLTest#testReplication",
+            "MirrorConnectorsIntegrationTransactionsTest#testOneWayReplicationWithFrequentOffsetSyncs",
+        )
+    },
 }
 #: The builders of principals that stand for classes of the tests.
 _ENVIRONMENT = {"PYTHONPATH": f"{made.HERE / 'suite' / 'plugin' / 'principals'}:{toolchain.ROOT}"}
@@ -201,11 +278,15 @@ def run(kind: str, part: str, *, short: bool = False) -> Report:
     suite = suite_name(part)
     return judged(
         suite,
-        _run(kind, [f"--select-class={package}.{each}" for each in classes], package),
+        _run(kind, [_selected(package, each) for each in classes], package),
         expected_of(suite),
         partial(_alone, kind, package),
         least=len(classes) if short else LEAST[suite],
     )
+
+
+def _selected(package: str, name: str) -> str:
+    return f"--select-{'method' if '#' in name else 'class'}={package}.{name}"
 
 
 def _alone(kind: str, package: str, outcome: Outcome) -> Outcome:
