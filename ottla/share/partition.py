@@ -10,8 +10,8 @@ Rules:
 - At most `share.partition.max.record.locks` records are in flight, from the first that is not over to the last that was
   acquired; so a record that is held for long ends the deliveries. A batch of the log is not split to meet that limit,
   nor the number of records that a request asks for, unless the request is strict (KIP-1206).
-- Offsets without a record and hidden records (control records, and aborted records with read_committed) are archived
-  when a fetch reaches them.
+- Offsets without a record and aborted records (with read_committed) are archived when a fetch reaches them. Control
+  records are acquired like others; members acknowledge them as gaps.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.batch import build, read
 from tests.broker.wire_client import WireClient
 
-ACCEPT, RELEASE, REJECT, RENEW = (int(AcknowledgeType[name]) for name in ("ACCEPT", "RELEASE", "REJECT", "RENEW"))
+GAP, ACCEPT, RELEASE, REJECT, RENEW = map(int, AcknowledgeType)
 _GROUP_RESOURCE = 32
 _PATIENCE_S = 30
 _COMING = (

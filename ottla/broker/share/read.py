@@ -1,4 +1,7 @@
-"""The batches of a log that a share group may see: no control batches and, with read_committed, no aborted ones."""
+"""The batches of a log that a share group may see: with read_committed, no aborted ones.
+
+A member gets control batches with the records, as from Apache Kafka, and acknowledges them as gaps.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,11 @@ def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> 
     for position, header in headers(view):
         while upcoming and upcoming[0][1] <= header.last_offset:
             aborted_producers.add(upcoming.popleft()[0])
-        visible = not header.is_control
-        if header.is_control:
-            marker = read_marker(view[position : position + header.size], header) if aborted_producers else None
+        is_open = header.is_transactional and header.producer_id in aborted_producers
+        if is_open and header.is_control:
+            marker = read_marker(view[position : position + header.size], header)
             if marker is not None and marker.aborted:
                 aborted_producers.discard(header.producer_id)
-        elif header.is_transactional and header.producer_id in aborted_producers:
-            visible = False
+        visible = header.is_control or not is_open
         batches.append((position, LogBatch(header.base_offset, header.last_offset, visible)))
     return batches
