@@ -90,6 +90,8 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "ReconfigurableQuorumIntegrationTest",
         )
     },
+    # The Java share consumer.
+    "shares": {"org.apache.kafka.clients": ("consumer.ShareConsumerTest",)},
     # Requests of every kind of group, one by one.
     "groups": {
         "kafka.server": (

@@ -36,6 +36,7 @@ LEAST = {
     "apache (quorum)": 50,
     "apache (secured)": 16,
     "apache (server)": 90,
+    "apache (shares)": 108,
     "apache (streams)": 42,
     "apache (tasks)": 50,
     "apache (tools)": 480,
