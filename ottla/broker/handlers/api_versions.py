@@ -47,11 +47,11 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         call.connection.client_software = (name, version)
-    node, listener_name = call.node, call.connection.listener_name
-    is_controllers = listener_name in node.settings.controller_listener_names
-    unstable = node.settings.unstable_api_versions_enable
-    features = supported(unstable=unstable) if is_controllers else node.supported_features
-    return offer(node, call.version, node.dispatch_of(listener_name).handlers, features)
+    node, features = call.node, call.node.supported_features
+    dispatch = node.dispatch_of(call.connection.listener_name)
+    if dispatch is node.controller_dispatch:
+        features = supported(unstable=node.settings.unstable_api_versions_enable)
+    return offer(node, call.version, dispatch.handlers, features)
 
 
 def offer(
