@@ -18,7 +18,6 @@ import kafka.log.LogManager;
 import kafka.network.SocketServer;
 import kafka.utils.Logging;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.message.DescribeQuorumResponseData;
 import org.apache.kafka.common.network.ClientInformation;
@@ -123,7 +122,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
 
     /** Write the settings of a broker; returns the port of each listener. */
     private Map<String, Integer> describe(Properties to, KafkaConfig config) throws IOException {
-        config.originals().forEach((name, value) -> to.put(name, text(value)));
+        config.originals().forEach((name, value) -> to.put(name, NodeProcess.text(value)));
         Map<String, Integer> ports = new HashMap<>();
         List<String> listeners = new ArrayList<>();
         for (String each : to.getProperty("listeners").split(",")) {
@@ -140,13 +139,6 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         to.put("controller.quorum.voters", String.join(",", addresses));
         signIns(to);
         return ports;
-    }
-
-    private static String text(Object value) {
-        if (value instanceof List<?> list) {
-            return String.join(",", list.stream().map(Object::toString).toList());
-        }
-        return value instanceof Password password ? password.value() : String.valueOf(value);
     }
 
     /** What the JVM's file of sign-ins says of a server, as the setting of each mechanism. */

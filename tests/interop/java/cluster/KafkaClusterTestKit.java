@@ -1,6 +1,5 @@
 package org.apache.kafka.common.test;
 
-import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -10,7 +9,6 @@ import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
@@ -44,7 +42,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
         }
 
         public Builder setConfigProp(String name, Object value) {
-            settings.put(name, text(value));
+            settings.put(name, NodeProcess.text(value));
             return this;
         }
 
@@ -56,16 +54,6 @@ public class KafkaClusterTestKit implements AutoCloseable {
         public Builder setInitialVoterSet(Map<Integer, Uuid> voters) {
             this.voters = voters;
             return this;
-        }
-
-        private static String text(Object value) {
-            if (value instanceof Password password) {
-                return password.value();
-            }
-            if (value instanceof Collection<?> all) {
-                return String.join(",", all.stream().map(Builder::text).toList());
-            }
-            return value.toString();
         }
 
         public KafkaClusterTestKit build() {

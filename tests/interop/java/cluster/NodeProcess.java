@@ -6,9 +6,11 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.config.types.Password;
 
 /** One node of ours as a process. The program is the system property `ottla.program`, its words separated by `|`. */
 public final class NodeProcess {
@@ -30,6 +32,14 @@ public final class NodeProcess {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName("localhost"))) {
             return socket.getLocalPort();
         }
+    }
+
+    /** The value of a setting as the file of a node has it. */
+    public static String text(Object value) {
+        if (value instanceof Collection<?> all) {
+            return String.join(",", all.stream().map(NodeProcess::text).toList());
+        }
+        return value instanceof Password password ? password.value() : String.valueOf(value);
     }
 
     public Path directory() {
