@@ -58,13 +58,14 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators import peers
+    from ottla.broker.coordinators import auto_creation, peers
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.partitions.clean_worker import CleanerWorker
     from ottla.broker.share import persister as share_persister
     from ottla.net.outbound import Outbound
 else:
     peers = LazyModule("ottla.broker.coordinators.peers")
+    auto_creation = LazyModule("ottla.broker.coordinators.auto_creation")
     share_persister = LazyModule("ottla.broker.share.persister")
 
 __all__ = ["BrokerNode", "Ports"]
@@ -334,6 +335,11 @@ class BrokerNode(MetadataNode):
     def persister(self) -> share_persister.Persister:
         """Access to the share coordinators; created when the first share group needs it."""
         return share_persister.Persister(self, self.share_states, self.leadership, peers.BrokerPeers(self, self.dial))
+
+    @cached_property
+    def auto_creation(self) -> auto_creation.AutoCreation:
+        """Creates the topics that clients ask for and that are missing."""
+        return auto_creation.AutoCreation(self, self.create_topics, self.coordinators_of)
 
     @property
     def cluster_id(self) -> str:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.broker.call.reply import Later
+from ottla.broker.coordinators.auto_creation import CREATING_MAX, AutoCreation
 from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.handlers.cluster import describe_controllers
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, metadata
@@ -97,13 +97,24 @@ def _answer(
     own: Mapping[str, str] = _NO_TEXTS,
     **more: Any,
 ) -> Any:
-    call = called(version, **_node(fleet, created, creates, own))
+    call = called(version)
+    call.node = _made(fleet, created, creates, own)
     call.connection.listener_name = "CLIENTS"
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow, **more)
-    reply = metadata(call, request)
-    if isinstance(reply, Later) and not reply.resolved and not call.turns:
-        return reply
-    return done(reply, call)
+    return done(metadata(call, request), call)
+
+
+def _made(fleet: Fleet, created: _Created, creates: bool = True, own: Mapping[str, str] = _NO_TEXTS) -> Any:
+    node = Mock(**_node(fleet, created, creates, own))
+    node.auto_creation = AutoCreation(node, node.create_topics, node.coordinators_of)
+    return node
+
+
+def _ask(node: Any, *topics: str) -> Any:
+    """What a client is told that wants these topics created."""
+    call = called(12)
+    call.node = node
+    return done(metadata(call, MetadataRequest(topics=_asked(*topics), allow_auto_topic_creation=True)), call)
 
 
 def _shown(response: Any) -> list[tuple[str | None, ErrorCode, int]]:
@@ -206,17 +217,48 @@ def test_a_missing_topic_is_created_where_client_and_node_agree(
     fleet: Fleet, created: _Created, allow: bool, creates: bool, made: list[str]
 ) -> None:
     reply = _answer(fleet, created, 9, _asked("v", "t", "a b", "w", "v"), allow=allow, creates=creates)
+    # The client asks again until the topics are there, as with Apache Kafka: no answer waits for them.
     assert created == made
-    if made:
-        assert isinstance(reply, Later) and not reply.resolved
-        created.answer({"w": KafkaError(ErrorCode.POLICY_VIOLATION), "v": KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)})
-        reply = reply.value
     assert _shown(reply) == [
         ("v", UNKNOWN, 0),
         ("t", NONE, 2),
         ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
-        ("w", ErrorCode.POLICY_VIOLATION if made else UNKNOWN, 0),
+        ("w", UNKNOWN, 0),
     ]
+
+
+def test_a_topic_that_is_being_created_is_not_created_again(fleet: Fleet, created: _Created) -> None:
+    node = _made(fleet, created)
+    _ask(node, "v")
+    _ask(node, "v", "w")
+    assert created == ["v", "w"]
+    created.answer({})
+    _ask(node, "v", "w")
+    assert created == ["v", "w", "w"]
+
+
+def test_why_a_topic_was_not_created_is_logged_once(
+    fleet: Fleet, created: _Created, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = _made(fleet, created)
+    few, policy = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few"), KafkaError(ErrorCode.POLICY_VIOLATION)
+    there = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
+    for error in (few, few, policy, there, policy):
+        assert _shown(_ask(node, "v")) == [("v", UNKNOWN, 0)]
+        created.answer({"v": error})
+    whats = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    # What another broker has made meanwhile has not failed.
+    assert whats == ["too few", "POLICY_VIOLATION", "POLICY_VIOLATION"]
+
+
+@pytest.mark.parametrize("count", [400, 1600])
+def test_one_request_begins_to_create_a_bounded_number_of_topics(fleet: Fleet, created: _Created, count: int) -> None:
+    node = _made(fleet, created)
+    response = _ask(node, *(f"x{number}" for number in range(count)))
+    assert len(created) == min(count, CREATING_MAX) and len(response.topics) == count
+    _ask(node, *(f"y{number}" for number in range(1000)))
+    assert len(created) == CREATING_MAX
+    created.answer({})
 
 
 @pytest.mark.parametrize(
@@ -236,16 +278,9 @@ def test_a_missing_topic_is_as_large_as_this_nodes_file_says_or_else_the_control
 
 
 def test_a_coordinators_topic_is_created_as_its_coordinator_wants_it(fleet: Fleet, created: _Created) -> None:
-    reply = _answer(fleet, created, 9, _asked(OFFSETS_TOPIC), allow=True)
+    [topic] = _answer(fleet, created, 9, _asked(OFFSETS_TOPIC), allow=True).topics
     assert created == [OFFSETS_TOPIC]
-    created.answer({})
-    [topic] = reply.value.topics
     assert (topic.error_code, topic.is_internal) == (UNKNOWN, True)
-
-
-def test_a_long_request_that_may_create_is_not_put_off(fleet: Fleet, created: _Created) -> None:
-    _answer(fleet, created, 12, _asked(*(f"x{n}" for n in range(501))), allow=True)
-    assert len(created) == 501
 
 
 # ---- partitions

@@ -2,8 +2,8 @@
 
 Rules:
 - A null list of topics asks for all topics; in version 0 an empty list does.
-- A missing topic is created when the client allows it and `auto.create.topics.enable` is on; the response waits until
-  the topic can be used.
+- A missing topic is created when the client allows it and `auto.create.topics.enable` is on. The response does not wait
+  for it (`ottla.broker.coordinators.auto_creation`).
 - Addresses are those of the client's listener.
 - A response with many partitions is built while it is encoded, in steps.
 
@@ -12,12 +12,12 @@ KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply, in_turns
-from ottla.broker.coordinators.topic_spec import missing_topic
+from ottla.broker.call.reply import Reply, in_turns
+from ottla.broker.coordinators.auto_creation import CREATING_MAX
 from ottla.broker.metadata.broker_view import BrokerView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS, NO_UUID
@@ -25,7 +25,6 @@ from ottla.kernel.topic_name import is_legal_name
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.wire.api import ApiKey
 from ottla.wire.api import describe_topic_partitions as paged
-from ottla.wire.api.create_topics import CreatableTopic
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -62,51 +61,46 @@ def metadata(call: Call, request: MetadataRequest) -> Reply:
     """The brokers and the requested topics."""
     if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
         _check_names(request.topics)
-    creates = request.allow_auto_topic_creation and call.node.settings.auto_create_topics_enable
-    if request.topics is not None and len(request.topics) > _DEFERRED_FROM and not creates:
+    if request.topics is not None and len(request.topics) > _DEFERRED_FROM:
         return in_turns(call.connection, _after_steps(call, request))
-    missing = _missing(call, request)
-    if not missing:
-        return _answer(call, request, {})
-    later = Later()
-    call.node.create_topics(missing, lambda failed: later.resolve(_answer(call, request, failed)))
-    return later
+    asked = _distinct(request.topics or [], call.version)
+    if asked and _creates(call, request):
+        call.node.auto_creation.create([each.name or "" for each in asked if _is_missing(call, each)])
+    return _answer(call, request, asked)
 
 
 def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
     """The answer to a long request, whose duplicate topics are removed in steps."""
     assert request.topics is not None
     once: dict[object, MetadataRequestTopic] = {}
-    by_id = False
+    by_id, creates = False, _creates(call, request)
+    missing: dict[str, None] = {}
     for number, each in enumerate(request.topics, 1):
         by_id = by_id or (call.version >= _BY_ID_FROM and each.topic_id != NO_UUID)
         once[each.name if each.topic_id == NO_UUID else each.topic_id] = each
+        if creates and len(missing) < CREATING_MAX and _is_missing(call, each):
+            missing[each.name or ""] = None
         if not number % _TOPICS_PER_STEP:
             yield
     # As in `_distinct`.
     asked = [each for each in once.values() if each.topic_id != NO_UUID] if by_id else list(once.values())
-    return _answer(call, request, {}, asked)
+    if missing and not by_id:
+        call.node.auto_creation.create(missing)
+    return _answer(call, request, asked)
 
 
-def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
-    """The topics to create for this request."""
-    node = call.node
-    if not (request.topics and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
-        return []
-    names = [each.name for each in _distinct(request.topics, call.version) if each.name and each.topic_id == NO_UUID]
-    missing = [name for name in names if name not in node.image.topics and is_legal_name(name)]
-    coordinators = {name: node.coordinators_of(name) for name in missing}
-    return [
-        missing_topic(name, node.settings) if kind is None else kind.new_topic() for name, kind in coordinators.items()
-    ]
+def _creates(call: Call, request: MetadataRequest) -> bool:
+    return request.allow_auto_topic_creation and call.node.settings.auto_create_topics_enable
 
 
-def _answer(
-    call: Call,
-    request: MetadataRequest,
-    failed: Mapping[str, KafkaError],
-    once: list[MetadataRequestTopic] | None = None,
-) -> MetadataResponse:
+def _is_missing(call: Call, asked: MetadataRequestTopic) -> bool:
+    """Whether a topic can be created by this name, and is not there."""
+    name = asked.name or ""
+    return asked.topic_id == NO_UUID and name not in call.node.image.topics and is_legal_name(name)
+
+
+def _answer(call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic]) -> MetadataResponse:
+    """The response about the distinct topics `asked`, or about all."""
     node, view = call.node, brokers_of(call)
     response = MetadataResponse(
         brokers=[
@@ -127,14 +121,12 @@ def _answer(
             lambda: (_operations(request, _topic(call, view, topic)) for topic in known.values()),
         )
     else:
-        assert request.topics is not None
-        asked = _distinct(request.topics, call.version) if once is None else once
         counts = (_partition_count(call, each) for each in asked)
         response.topics = _in_steps(
             call,
             len(asked) + sum(counts),
             len(asked),
-            lambda: (_response_topic(call, view, request, each, failed) for each in asked),
+            lambda: (_operations(request, _requested_topic(call, view, each)) for each in asked),
         )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -162,16 +154,6 @@ def brokers_of(call: Call) -> BrokerView:
     return call.node.brokers_at(call.connection.listener_name)
 
 
-def _response_topic(
-    call: Call,
-    view: BrokerView,
-    request: MetadataRequest,
-    asked: MetadataRequestTopic,
-    failed: Mapping[str, KafkaError],
-) -> MetadataResponseTopic:
-    return _operations(request, _requested_topic(call, view, asked, failed))
-
-
 def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
     # Like Kafka, set no operations for an unknown topic id.
     if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
@@ -192,9 +174,7 @@ def _check_names(topics: list[MetadataRequestTopic]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
 
-def _requested_topic(
-    call: Call, view: BrokerView, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]
-) -> MetadataResponseTopic:
+def _requested_topic(call: Call, view: BrokerView, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     node = call.node
     if call.version >= _BY_ID_FROM and asked.topic_id != NO_UUID:
         name = node.topic_name(asked.topic_id)
@@ -205,9 +185,6 @@ def _requested_topic(
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     topic = node.image.topics.get(name)
-    # A topic that exists but has not reached this node's image yet: the client retries, as for one being created.
-    if topic is None and name in failed and failed[name].code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-        return MetadataResponseTopic(error_code=failed[name].code, name=name)
     if topic is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS
