@@ -38,6 +38,7 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "TransactionsWithMaxInFlightOneTest",
             "admin.AdminFenceProducersTest",
             "admin.AutoTopicCreationTest",
+            "admin.ClientTelemetryTest",
             "admin.ConcurrentListOffsetsRequestTest",
             "admin.DeleteTopicTest",
             "admin.DescribeAuthorizedOperationsTest",
@@ -70,6 +71,7 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "admin": {"kafka.api": ("PlaintextAdminIntegrationTest",)},
     "core": {
         "kafka": (
+            "api.PlaintextConsumerAssignorsTest",
             "api.PlaintextProducerSendTest",
             "api.TransactionsTest",
             "server.ServerShutdownTest",
@@ -80,6 +82,7 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "kafka": (
             "api.SaslClientsWithInvalidCredentialsTest",
             "api.SslConsumerTest",
+            "api.SslProducerSendTest",
             "server.DelegationTokenRequestsWithDisableTokenFeatureTest",
         )
     },
@@ -172,11 +175,13 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "TopicCommandTest",
             "UserScramCredentialsCommandTest",
             "consumer.ConsoleConsumerTest",
+            "consumer.group.AuthorizerIntegrationTest",
             "consumer.group.DeleteConsumerGroupsTest",
             "consumer.group.DeleteOffsetsConsumerGroupCommandIntegrationTest",
             "consumer.group.DescribeConsumerGroupTest",
             "consumer.group.ListConsumerGroupTest",
             "consumer.group.ResetConsumerGroupOffsetTest",
+            "consumer.group.SaslClientsWithInvalidCredentialsTest",
             "reassign.ReassignPartitionsCommandTest",
         )
     },
