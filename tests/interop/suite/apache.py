@@ -254,6 +254,74 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "SourceConnectorsIntegrationTest",
         )
     },
+    # Kafka Streams' stores as they are queried, by both of its ways, and its metrics.
+    "queries": {
+        "org.apache.kafka.streams.integration": (
+            "ConsistencyVectorIntegrationTest",
+            "GlobalStateReprocessTest",
+            "IQv2IntegrationTest",
+            "IQv2StoreIntegrationTest",
+            "IQv2VersionedStoreIntegrationTest",
+            "InMemoryStoreMetricsIntegrationTest",
+            "MetricsReporterIntegrationTest",
+            "PositionRestartIntegrationTest",
+            "QueryableStateIntegrationTest",
+            "RangeQueryIntegrationTest",
+            "RocksDBMetricsIntegrationTest",
+            "StoreQueryIntegrationTest",
+        )
+    },
+    # Kafka Streams' stores of every kind, as they are restored and upgraded.
+    "stores": {
+        "org.apache.kafka.streams.integration": (
+            "HeadersStoreUpgradeIntegrationTest",
+            "SessionsStoreWithHeadersTest",
+            "TimestampedKeyValueStoreWithHeadersTest",
+            "TimestampedStoreUpgradeIntegrationTest",
+            "TimestampedWindowStoreWithHeadersTest",
+            "VersionedKeyValueStoreIntegrationTest",
+        )
+    },
+    # Kafka Streams' joins, aggregates, windows and suppression; the examples of its API in Scala.
+    "joins": {
+        "org.apache.kafka.streams.integration": (
+            "EmitOnChangeIntegrationTest",
+            "JoinGracePeriodDurabilityIntegrationTest",
+            "JoinStoreIntegrationTest",
+            "KStreamAggregationDedupIntegrationTest",
+            "KStreamAggregationIntegrationTest",
+            "KStreamKStreamIntegrationTest",
+            "KTableKTableForeignKeyInnerJoinCustomPartitionerIntegrationTest",
+            "KTableKTableForeignKeyInnerJoinMultiIntegrationTest",
+            "KTableKTableForeignKeyJoinDistributedTest",
+            "NamedTopologyIntegrationTest",
+            "OptimizedKTableIntegrationTest",
+            "OuterJoinListValueStoreRestorationTest",
+            "SelfJoinUpgradeIntegrationTest",
+            "SlidingWindowedKStreamIntegrationTest",
+            "SmokeTestDriverIntegrationTest$WithAssignmentBatchingDisabledTest",
+            "StreamTableJoinTopologyOptimizationIntegrationTest",
+            "StreamsUpgradeTestIntegrationTest",
+            "SuppressionDurabilityIntegrationTest",
+            "SuppressionIntegrationTest",
+            "TimeWindowedKStreamIntegrationTest",
+            "WordCountTest",
+        )
+    },
+    # Connect's workers: how connectors are checked, restarted and stopped.
+    "workers": {
+        "org.apache.kafka.connect.integration": (
+            "BlockingConnectorTest",
+            "ConnectWorkerIntegrationTest",
+            "ConnectorClientPolicyIntegrationTest",
+            "ConnectorRestartApiIntegrationTest",
+            "MonitorableSinkIntegrationTest",
+            "MonitorableSourceIntegrationTest",
+            "RestExtensionIntegrationTest",
+            "StandaloneWorkerIntegrationTest",
+            "TransformationIntegrationTest",
+        )
+    },
     # MirrorMaker between clusters of nodes of ours. Most classes inherit the many long tests of one: here is a test of
     # each that is about what the class changes.
     "mirror": {

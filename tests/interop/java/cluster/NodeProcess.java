@@ -1,6 +1,7 @@
 package org.apache.kafka.common.test;
 
 import java.io.IOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -15,7 +16,11 @@ import org.apache.kafka.common.config.types.Password;
 /** One node of ours as a process. The program is the system property `ottla.program`, its words separated by `|`. */
 public final class NodeProcess {
     private static final long STOP_S = 60;
+    private static final int FIRST_PORT = 10_000;
+    private static final int LAST_PORT = 32_768;
     private static final List<String> PROGRAM = List.of(System.getProperty("ottla.program", "ottla").split("\\|"));
+    /** It differs from process to process. */
+    private static int nextPort = FIRST_PORT + (int) (ProcessHandle.current().pid() * 97 % (LAST_PORT - FIRST_PORT));
 
     public final int id;
     /** Its server.properties; they are written before each run. */
@@ -28,10 +33,20 @@ public final class NodeProcess {
         this.directory = Files.createDirectories(directory);
     }
 
-    public static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName("localhost"))) {
-            return socket.getLocalPort();
+    /**
+     * A port that nothing has now, given once by this process. It lies below those that the kernel takes for outgoing
+     * connections: one of these could have it before the node listens on it.
+     */
+    public static synchronized int freePort() throws IOException {
+        for (int tried = 0; tried < LAST_PORT - FIRST_PORT; tried++) {
+            nextPort = nextPort + 1 < LAST_PORT ? nextPort + 1 : FIRST_PORT;
+            try (ServerSocket socket = new ServerSocket(nextPort, 1, InetAddress.getByName("localhost"))) {
+                return socket.getLocalPort();
+            } catch (BindException e) {
+                continue;
+            }
         }
+        throw new BindException("no port from " + FIRST_PORT + " to " + LAST_PORT + " is free");
     }
 
     /** The value of a setting as the file of a node has it. */
