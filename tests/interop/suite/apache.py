@@ -27,7 +27,8 @@ _OPTIONS = {
 }
 
 #: Part -> package -> classes, or CLASS#METHOD. Left out are those whose every test asks for objects of Apache's broker,
-#: or for Java classes in the broker.
+#: or for Java classes in the broker: KafkaStreamsTelemetryIntegrationTest (12 of 18 fail, whose reporter is one).
+#: ConnectorValidationIntegrationTest is left out, too: its plug-ins are not in the jars, and all 28 tests fail early.
 PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
     # The Java client against clusters of nodes of ours.
     "clients": {

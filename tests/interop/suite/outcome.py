@@ -34,7 +34,7 @@ LEAST = {
     "apache (groups)": 160,
     "apache (joins)": 85,
     "apache (mirror)": 6,
-    "apache (queries)": 275,
+    "apache (queries)": 330,
     "apache (quorum)": 50,
     "apache (secured)": 36,
     "apache (server)": 90,
