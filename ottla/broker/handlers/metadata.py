@@ -61,28 +61,25 @@ def metadata(call: Call, request: MetadataRequest) -> Reply:
     """The brokers and the requested topics."""
     if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
         _check_names(request.topics)
-    if request.topics is not None and len(request.topics) > _DEFERRED_FROM:
-        return in_turns(call.connection, _after_steps(call, request))
-    asked = _distinct(request.topics or [], call.version)
-    if asked and _creates(call, request):
-        call.node.auto_creation.create([each.name or "" for each in asked if _is_missing(call, each)])
-    return _answer(call, request, asked)
+    if request.topics is None:
+        return _answer(call, request, [])
+    return in_turns(call.connection, _of_named(call, request, request.topics))
 
 
-def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
-    """The answer to a long request, whose duplicate topics are removed in steps."""
-    assert request.topics is not None
+def _of_named(
+    call: Call, request: MetadataRequest, topics: list[MetadataRequestTopic]
+) -> Generator[None, None, MetadataResponse]:
+    """The answer about these topics without duplicates. If one has an id, those that have only a name are ignored."""
     once: dict[object, MetadataRequestTopic] = {}
     by_id, creates = False, _creates(call, request)
     missing: dict[str, None] = {}
-    for number, each in enumerate(request.topics, 1):
+    for number, each in enumerate(topics, 1):
         by_id = by_id or (call.version >= _BY_ID_FROM and each.topic_id != NO_UUID)
         once[each.name if each.topic_id == NO_UUID else each.topic_id] = each
         if creates and len(missing) < CREATING_MAX and _is_missing(call, each):
             missing[each.name or ""] = None
         if not number % _TOPICS_PER_STEP:
             yield
-    # As in `_distinct`.
     asked = [each for each in once.values() if each.topic_id != NO_UUID] if by_id else list(once.values())
     if missing and not by_id:
         call.node.auto_creation.create(missing)
@@ -159,13 +156,6 @@ def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> Metad
     if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
     return topic
-
-
-def _distinct(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
-    """The topics without duplicates. If one is requested by id, entries that have only a name are ignored."""
-    if version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in topics):
-        return list({topic.topic_id: topic for topic in topics if topic.topic_id != NO_UUID}.values())
-    return list({topic.name: topic for topic in topics}.values())
 
 
 def _check_names(topics: list[MetadataRequestTopic]) -> None:
