@@ -251,6 +251,17 @@ def test_why_a_topic_was_not_created_is_logged_once(
     assert whats == ["too few", "POLICY_VIOLATION", "POLICY_VIOLATION"]
 
 
+def test_topics_that_are_refused_together_for_one_reason_are_one_line_of_the_log(
+    fleet: Fleet, created: _Created, caplog: pytest.LogCaptureFixture
+) -> None:
+    few, policy = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few"), KafkaError(ErrorCode.POLICY_VIOLATION)
+    _ask(_made(fleet, created), *(f"x{number}" for number in range(900)), "y")
+    created.answer({**dict.fromkeys(created, few), "y": policy})
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "x0 and 899 more" in first and first.endswith("too few")
+    assert "topic y," in second
+
+
 @pytest.mark.parametrize("count", [400, 1600])
 def test_one_request_begins_to_create_a_bounded_number_of_topics(fleet: Fleet, created: _Created, count: int) -> None:
     node = _made(fleet, created)

@@ -4,7 +4,7 @@ Rules:
 - No response waits for a topic: it says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again, as with Apache Kafka. So
   no client waits for a topic that cannot be created, and clients ask again until it can.
 - At most `CREATING_MAX` topics are being created at a time. Others wait for their client to ask again.
-- The node logs a failure once for each topic and reason.
+- The node logs a failure once for each topic and reason; of topics that one answer refuses for one reason, the first.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class AutoCreation:
 
     def _done(self, names: list[str], failed: dict[str, KafkaError]) -> None:
         self._creating.difference_update(names)
+        untold: dict[str, list[str]] = {}
         for name in names:
             error = failed.get(name)
             # A topic that is there and that this node has not followed yet has not failed.
@@ -62,4 +63,7 @@ class AutoCreation:
                 if len(self._logged) >= CREATING_MAX:
                     self._logged.clear()
                 self._logged[name] = reason
-                _log.warning("cannot create topic %s, for which a client has asked: %s", name, reason)
+                untold.setdefault(reason, []).append(name)
+        for reason, (first, *others) in untold.items():
+            more = f" and {len(others)} more" if others else ""
+            _log.warning("cannot create topic %s%s, for which a client has asked: %s", first, more, reason)
