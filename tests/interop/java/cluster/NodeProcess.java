@@ -16,11 +16,12 @@ import org.apache.kafka.common.config.types.Password;
 /** One node of ours as a process. The program is the system property `ottla.program`, its words separated by `|`. */
 public final class NodeProcess {
     private static final long STOP_S = 60;
-    private static final int FIRST_PORT = 10_000;
-    private static final int LAST_PORT = 32_768;
     private static final List<String> PROGRAM = List.of(System.getProperty("ottla.program", "ottla").split("\\|"));
-    /** It differs from process to process. */
-    private static int nextPort = FIRST_PORT + (int) (ProcessHandle.current().pid() * 97 % (LAST_PORT - FIRST_PORT));
+    private static final int FIRST_PORT = 10_000;
+    /** The first port that the kernel takes for outgoing connections. */
+    private static final int END_PORT = endPort();
+    /** Where to look next; it differs from process to process. */
+    private static int nextPort = FIRST_PORT + (int) (ProcessHandle.current().pid() * 97 % 5_000);
 
     public final int id;
     /** Its server.properties; they are written before each run. */
@@ -35,18 +36,31 @@ public final class NodeProcess {
 
     /**
      * A port that nothing has now, given once by this process. It lies below those that the kernel takes for outgoing
-     * connections: one of these could have it before the node listens on it.
+     * connections, if there is room: one of these could have it before the node listens on it.
      */
     public static synchronized int freePort() throws IOException {
-        for (int tried = 0; tried < LAST_PORT - FIRST_PORT; tried++) {
-            nextPort = nextPort + 1 < LAST_PORT ? nextPort + 1 : FIRST_PORT;
-            try (ServerSocket socket = new ServerSocket(nextPort, 1, InetAddress.getByName("localhost"))) {
-                return socket.getLocalPort();
-            } catch (BindException e) {
-                continue;
+        InetAddress host = InetAddress.getByName("localhost");
+        for (int port = nextPort; port < END_PORT; port++) {
+            try (ServerSocket socket = new ServerSocket(port, 1, host)) {
+                nextPort = port + 1;
+                return port;
+            } catch (BindException taken) {
+                // The next one may be free.
             }
         }
-        throw new BindException("no port from " + FIRST_PORT + " to " + LAST_PORT + " is free");
+        nextPort = FIRST_PORT;
+        try (ServerSocket socket = new ServerSocket(0, 1, host)) {
+            return socket.getLocalPort();
+        }
+    }
+
+    private static int endPort() {
+        try {
+            String range = Files.readString(Path.of("/proc/sys/net/ipv4/ip_local_port_range"));
+            return Integer.parseInt(range.strip().split("\\s+")[0]);
+        } catch (IOException e) {
+            return 0;
+        }
     }
 
     /** The value of a setting as the file of a node has it. */
