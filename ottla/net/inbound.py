@@ -3,6 +3,7 @@
 Rules:
 - `on_frame` gets a view of the frame (without its length) that is valid until it returns.
 - Replies leave in the order of their requests, whatever the order in which they become ready (Kafka's protocol guide).
+  On a busy node those of several connections leave together (`Turns.answer`).
 - A frame longer than `socket.request.max.bytes`, or one that the broker cannot read, closes this connection only.
 - The connection stops reading from a peer that does not read its replies, or has more of them behind one that is not
   ready, at `UNSENT_BYTES_MAX` (`UNSENT_BYTES_LITTLE` when all together have many) or `PENDING_REPLIES_MAX`.
@@ -21,7 +22,7 @@ from collections.abc import Callable
 
 from ottla.kernel.address import plain_address
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, UNSENT_BYTES_MANY, ReceiveMemory
-from ottla.net.part import NO_REQUEST, FileRange, Part, PeerError, Slot
+from ottla.net.part import NO_REQUEST, FileRange, Part, PeerError, Slot, buffers_at_head
 from ottla.net.sent import SentMarks
 from ottla.net.turns import Turns
 
@@ -39,8 +40,6 @@ SLICE_SECONDS = 0.001
 #: Bytes written to a fast socket before the connection yields to the others.
 WRITE_BYTES_A_TURN = 8 << 20
 _SIZE = struct.Struct(">i")
-#: sendmsg takes at most IOV_MAX (1024) pieces.
-_PIECES_MAX = 256
 
 #: Kafka's principal of a client that did not sign in.
 ANONYMOUS = "User:ANONYMOUS"
@@ -135,11 +134,9 @@ class Connection:
         if self.closed:
             return
         if self._slots and (self._slots[0].ready or self._close_when_sent):
-            self._send_ready()
-        if not self._reading:
-            self._read_again()
-        elif self._is_overloaded():
-            self._stop_reading()
+            self.turns.answer(self._answer, self.heard_at)
+        else:
+            self._read_or_not()
 
     def _cut(self, data: memoryview) -> None:
         """Hand over one slice of the complete frames in `data`; keep the rest."""
@@ -343,6 +340,19 @@ class Connection:
             self._send_ready()
             self._read_again()
 
+    def _answer(self) -> None:
+        """Send what was ready at the end of a read."""
+        if not self.closed:
+            self._send_ready()
+            self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Stop reading if the peer has too much unsent or unanswered; go on if it has not."""
+        if not self._reading:
+            self._read_again()
+        elif self._is_overloaded():
+            self._stop_reading()
+
     def _send_ready(self) -> None:
         slots = self._slots
         if len(slots) == 1 and not self._out and self._send_single_reply(slots[0]):
@@ -417,18 +427,7 @@ class Connection:
         if len(out) == 1 and not self._sent_of_first:
             sent = self._sock.send(first)  # type: ignore[arg-type]
         else:
-            pieces: list[bytes | memoryview] = []
-            flags = 0
-            for part in out:
-                if not isinstance(part, bytes | memoryview):
-                    # A file follows: let the kernel put this header and the file's bytes into one packet.
-                    flags = socket.MSG_MORE
-                    break
-                pieces.append(part)
-                if len(pieces) == _PIECES_MAX:
-                    break
-            if self._sent_of_first:
-                pieces[0] = memoryview(pieces[0])[self._sent_of_first :]
+            pieces, flags = buffers_at_head(out, self._sent_of_first)
             sent = self._sock.sendmsg(pieces, (), flags)
         self._drop(sent)
 

@@ -5,6 +5,8 @@ Also what ends a connection instead of a reply.
 
 from __future__ import annotations
 
+import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +26,8 @@ class FileRange(Protocol):
     def bytes(self) -> bytes: ...
 
 
+#: sendmsg takes at most IOV_MAX (1024) pieces.
+_PIECES_MAX = 256
 #: Stands for an API key when no further request will come.
 NO_REQUEST = -1
 
@@ -60,3 +64,20 @@ class Slot:
         self.ready = True
         self.superseded = None
         self._connection.reply_is_ready(self)
+
+
+def buffers_at_head(out: deque[Part], sent_of_first: int) -> tuple[list[bytes | memoryview], int]:
+    """(the buffers at the head of a queue, without what was sent of the first; the flags to send them with)."""
+    pieces: list[bytes | memoryview] = []
+    flags = 0
+    for part in out:
+        if not isinstance(part, bytes | memoryview):
+            # A file follows: let the kernel put this header and the file's bytes into one packet.
+            flags = socket.MSG_MORE
+            break
+        pieces.append(part)
+        if len(pieces) == _PIECES_MAX:
+            break
+    if sent_of_first:
+        pieces[0] = memoryview(pieces[0])[sent_of_first:]
+    return pieces, flags
