@@ -350,7 +350,7 @@ class Connection:
         """Stop reading if the peer has too much unsent or unanswered; go on if it has not."""
         if not self._reading:
             self._read_again()
-        elif self._is_overloaded():
+        elif (self._slots or self._out) and self._is_overloaded():
             self._stop_reading()
 
     def _send_ready(self) -> None:
