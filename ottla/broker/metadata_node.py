@@ -38,6 +38,7 @@ from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.directory.directory import LockingDisk
 from ottla.metadata.image import BROKER, Image
+from ottla.net.authentications import Authentications
 from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.memory import RequestMemory
@@ -119,6 +120,8 @@ class MetadataNode(Runtime, ABC):
         self._requests = RequestMemory(settings.queued_max_request_bytes)
         self.listeners: list[ListeningSocket] = []
         self.controller_listeners: list[ListeningSocket] = []
+        #: The counts of each listener with TLS or SASL.
+        self.authentications: dict[str, Authentications] = {}
         self.quorum: MetadataLog
         #: Access to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, self.outbound_to_controllers)
@@ -261,14 +264,18 @@ class MetadataNode(Runtime, ABC):
         principals = self._principals(at, dispatch)
         if principals is not None:
             on_frame = principals.on_frame
+        authentications = Authentications()
+        if at.security_protocol != "PLAINTEXT":
+            self.authentications[at.name] = authentications
         if at.security_protocol.startswith("SASL"):
             from ottla.broker.dispatch.sign_in import SignIns
 
-            sign_ins = SignIns(self, lambda: self.quorum.image, self.token_keys, dispatch, at, principals)
+            image, tokens = lambda: self.quorum.image, self.token_keys
+            sign_ins = SignIns(self, image, tokens, dispatch, at, principals, authentications)
             self._undo.callback(sign_ins.close)
             on_frame = sign_ins.on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
-        more = {} if self.security is None else self.security.connection_of(at.name)
+        more = {} if self.security is None else self.security.connection_of(at.name, authentications)
         listener = self._ports.listener(
             at.name,
             self.loop,

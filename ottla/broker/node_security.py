@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from ottla.kernel.error import OttlaError
+from ottla.net.authentications import Authentications
 from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError
 from ottla.net.listener import TLS_ACCEPTS_AT_ONCE
@@ -61,7 +62,7 @@ class NodeSecurity:
 
     # ---- the listeners
 
-    def connection_of(self, listener: str) -> dict[str, Any]:
+    def connection_of(self, listener: str, authentications: Authentications) -> dict[str, Any]:
         """The arguments of `ListeningSocket` that a TLS listener has; empty without TLS."""
         if listener not in self._tls:
             return {}
@@ -70,8 +71,15 @@ class NodeSecurity:
         def secured(connection: Connection, made: ssl.SSLObject) -> None:
             if not self._settings.protocols[listener].startswith("SASL"):
                 _set_principal(connection, tls[listener], made)
+                authentications.successful += 1
 
-        side = TlsAcceptor(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
+        side = TlsAcceptor(
+            self._loop,
+            lambda: self._handshakes,
+            lambda: tls[listener].server,
+            secured,
+            authentications=authentications,
+        )
         self.sides[listener] = side
         return {"connection": side.connection, "accepts_at_once": TLS_ACCEPTS_AT_ONCE}
 

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
+from ottla.net.authentications import Authentications
 from ottla.net.handshake import HANDSHAKE_SECONDS, Handshake, Handshakes
 from ottla.net.inbound import Connection, FileRange, PeerError
 from ottla.net.tls import TlsSocket, tls_reason
@@ -33,6 +34,7 @@ class TlsAcceptor:
         context: Callable[[], ssl.SSLContext],
         on_secured: Callable[[Connection, ssl.SSLObject], None],
         handshake_seconds: float = HANDSHAKE_SECONDS,
+        authentications: Authentications | None = None,
     ) -> None:
         self.loop = loop
         self.turns = turns
@@ -41,6 +43,8 @@ class TlsAcceptor:
         #: Called after the handshake; raises PeerError if the connection must be refused.
         self.on_secured = on_secured
         self.handshake_seconds = handshake_seconds
+        #: Counts refused handshakes; `on_secured` counts the others.
+        self.authentications = authentications or Authentications()
         #: Handshakes in progress.
         self.handshakes_running = 0
 
@@ -66,6 +70,9 @@ class TlsConnection(Connection):
     def _secured(self, error: OSError | None) -> None:
         self._acceptor.handshakes_running -= 1
         if error is not None:
+            # A peer that leaves is not refused.
+            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+                self._acceptor.authentications.failed += 1
             return self.close(f"the TLS handshake failed: {tls_reason(error)}")
         try:
             self._acceptor.on_secured(self, self._tls.tls)

@@ -18,6 +18,7 @@ import pytest
 
 from ottla.broker.node_security import NodeSecurity, _set_principal
 from ottla.kernel.error import OttlaError
+from ottla.net.authentications import Authentications
 from ottla.net.inbound import PeerError
 from ottla.settings.server.settings import ServerSettings
 from tests.broker.tls_scene import signed
@@ -223,8 +224,8 @@ def test_a_store_that_is_gone_leaves_the_listener_as_it_is(
 
 def test_only_listeners_with_tls_have_a_part_that_shakes_hands(files: dict[str, Path]) -> None:
     security = _security(_settings(files, *_USUAL))
-    assert security.connection_of("PLAIN") == {}
-    assert set(security.connection_of("OPEN")) == {"connection", "accepts_at_once"}
+    assert security.connection_of("PLAIN", Authentications()) == {}
+    assert set(security.connection_of("OPEN", Authentications())) == {"connection", "accepts_at_once"}
     assert set(security.sides) == {"OPEN"}
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.call.error_response import build_error_response
 from ottla.broker.dispatch.dispatch import Dispatch
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.net.authentications import Authentications
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.security.authenticator import Authenticator, SignInFailed, SignInState
 from ottla.security.jaas import parse_jaas
@@ -66,6 +67,7 @@ class SignIns:
         dispatch: Dispatch,
         listener: Listener,
         principals: Principals | None = None,
+        authentications: Authentications | None = None,
     ) -> None:
         self._runtime = runtime
         #: Credentials and delegation tokens count once they are committed, before the node has applied them.
@@ -74,6 +76,7 @@ class SignIns:
         self.dispatch = dispatch
         #: Replaces the principals of those who have signed in; None keeps them.
         self._principals = principals
+        self.authentications = authentications or Authentications()
         self._name = listener.name
         self._settings = self._file_settings = runtime.settings
         self._token_check: TokenCheck | None = None
@@ -221,12 +224,13 @@ def _kerberos(settings: ServerSettings, listener: str) -> Mechanism:
 class _SignIn:
     """The sign-in of one connection, and later its session."""
 
-    __slots__ = ("_connection", "_sign_ins", "_authenticator")
+    __slots__ = ("_connection", "_is_renewal", "_sign_ins", "_authenticator")
 
     def __init__(self, of: SignIns, connection: Connection) -> None:
         self._sign_ins = of
         self._connection = connection
         self._authenticator = of.begin(connection)
+        self._is_renewal = False
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take a frame before there is a principal, or while the session is being renewed."""
@@ -280,6 +284,10 @@ class _SignIn:
     def _fail(self, slot: Slot, failed: SignInFailed, frame: memoryview) -> None:
         connection, response = self._connection, failed.response
         _log.info("sign-in of %s:%d failed: %s", *connection.peer, failed)
+        if self._is_renewal:
+            self._sign_ins.authentications.failed_renewals += 1
+        else:
+            self._sign_ins.authentications.failed += 1
         data = b""
         if response is not None:
             key, version = _KEY_AND_VERSION.unpack_from(frame)
@@ -305,6 +313,10 @@ class _SignIn:
         connection, authenticator = self._connection, self._authenticator
         assert authenticator.principal is not None
         connection.principal, connection.signed_in_by_token = authenticator.principal, authenticator.by_token
+        if self._is_renewal:
+            self._sign_ins.authentications.successful_renewals += 1
+        else:
+            self._sign_ins.authentications.successful += 1
         whole = self._sign_ins.dispatch.on_frame if authenticator.ends_at_ms is None else self._in_session
         connection.replace_handler(whole, self._sign_ins.frame_bytes_max)
 
@@ -312,9 +324,11 @@ class _SignIn:
         """Take a frame in a session that expires."""
         is_handshake = bytes(frame[:2]) == _HANDSHAKE
         if is_handshake and self._authenticator.may_renew(self._sign_ins.now_ms):
+            self._is_renewal = True
             connection.replace_handler(self.on_frame)
             return self.on_frame(connection, frame, slot)
         if self._authenticator.is_over(self._sign_ins.now_ms):
+            self._sign_ins.authentications.expired += 1
             raise PeerError("its session has expired (connections.max.reauth.ms)")
         return self._sign_ins.dispatch.on_frame(connection, frame, slot)
 

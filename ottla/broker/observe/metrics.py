@@ -42,6 +42,30 @@ _LOGS = {
     "kafka_log_log_logendoffset": "The offset of a log's next record.",
     "kafka_log_log_numlogsegments": "Segments of a log.",
 }
+#: Counts of each listener with TLS or SASL: name, text, field of `Authentications`.
+_AUTHENTICATIONS = (
+    (
+        "kafka_server_socket_server_metrics_successful_authentication_total",
+        "Clients that have signed in.",
+        "successful",
+    ),
+    ("kafka_server_socket_server_metrics_failed_authentication_total", "Clients that were refused.", "failed"),
+    (
+        "kafka_server_socket_server_metrics_successful_reauthentication_total",
+        "Sessions that were renewed.",
+        "successful_renewals",
+    ),
+    (
+        "kafka_server_socket_server_metrics_failed_reauthentication_total",
+        "Sessions that ended because their renewal was refused.",
+        "failed_renewals",
+    ),
+    (
+        "kafka_server_socket_server_metrics_expired_connections_killed_count",
+        "Connections closed after the end of their session.",
+        "expired",
+    ),
+)
 Sample = tuple[str, float]
 
 
@@ -122,7 +146,11 @@ def _connections(node: MetadataNode) -> list[str]:
     samples = [
         (labels(listener=each.name), len(each.connections)) for each in (*node.listeners, *node.controller_listeners)
     ]
-    return family("kafka_server_socket_server_metrics_connection_count", "gauge", "Open connections.", samples)
+    family_lines = family("kafka_server_socket_server_metrics_connection_count", "gauge", "Open connections.", samples)
+    for name, text, field in _AUTHENTICATIONS:
+        counts = [(labels(listener=each), getattr(known, field)) for each, known in node.authentications.items()]
+        family_lines += family(name, "counter" if name.endswith("_total") else "gauge", text, counts)
+    return family_lines
 
 
 def _quorum(node: MetadataNode) -> list[str]:

@@ -1,6 +1,7 @@
 package org.apache.kafka.common.test;
 
 import java.io.File;
+import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -30,7 +31,11 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsPartition;
+import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsTopic;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.requests.ListOffsetsRequest;
+import org.apache.kafka.common.requests.ListOffsetsResponse;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.loader.MetadataLoader;
@@ -42,6 +47,7 @@ import org.apache.kafka.raft.KafkaRaftClient;
 import org.apache.kafka.raft.LeaderAndEpoch;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.server.IntegrationTestUtils;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Mockito;
@@ -51,7 +57,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * What a test finds inside a broker or a controller: objects of Apache's classes that ask a node of ours for each answer.
  *
- * Settings, ports, state, start, stop, metadata and the directories of partitions can be had. All else is refused with
+ * Settings, ports, state, start, stop, metadata, and the directories and ends of logs can be had. All else is refused with
  * NOT_HERE.
  */
 public final class Inside {
@@ -108,9 +114,9 @@ public final class Inside {
         SharedServer shared = made(SharedServer.class, (method, arguments) -> method.equals("loader") ? loader : null);
         SocketServer sockets = made(SocketServer.class,
             (method, arguments) -> method.equals("boundPort") ? nodes.port(id, (ListenerName) arguments[0]) : null);
-        ReplicaManager replicas = replicaManager(id, cache, () -> nodes.alive(id));
+        LogManager logs = logManager(config, nodes.port(id));
+        ReplicaManager replicas = replicaManager(id, cache, () -> nodes.alive(id), logs);
         GroupCoordinator groups = groupCoordinator(config);
-        LogManager logs = logManager(config);
         KafkaApis requests = made(KafkaApis.class, (method, arguments) -> switch (method) {
             case "metadataCache" -> cache;
             case "clusterId" -> nodes.clusterId();
@@ -177,8 +183,11 @@ public final class Inside {
     }
 
     /** A replica manager of a broker that knows what it leads, and in which epoch, from this metadata. */
-    public static ReplicaManager replicaManager(int id, MetadataCache metadata, BooleanSupplier alive) {
+    public static ReplicaManager replicaManager(int id, MetadataCache metadata, BooleanSupplier alive, LogManager logs) {
         return made(ReplicaManager.class, (method, arguments) -> {
+            if (method.equals("logManager")) {
+                return logs;
+            }
             if (!(arguments.length == 1 && arguments[0] instanceof TopicPartition wanted)) {
                 return null;
             }
@@ -199,25 +208,44 @@ public final class Inside {
                     yield Option.apply(there ? partition : null);
                 }
                 case "getPartitionOrException" -> partition;
+                case "localLog" -> logs.getLog(wanted, false);
+                case "localLogOrException" -> logs.getLog(wanted, false).get();
                 default -> null;
             };
         });
     }
 
-    /** A log manager that knows which directories of partitions are on the disks of a node. */
-    public static LogManager logManager(KafkaConfig config) {
+    /** A log manager that knows which directories of partitions are on the disks of a node with this port. */
+    public static LogManager logManager(KafkaConfig config, int port) {
         List<File> disks = config.logDirs().stream().map(each -> new File(each).getAbsoluteFile()).toList();
         return made(LogManager.class, (method, arguments) -> switch (method) {
             case "getLog$default$2" -> false;
             case "liveLogDirs" -> CollectionConverters.asScala(disks).toSeq();
             case "getLog" -> {
+                TopicPartition wanted = (TopicPartition) arguments[0];
                 boolean future = arguments.length > 1 && (Boolean) arguments[1];
-                yield Option.apply(disks.stream().map(disk -> directory(disk, (TopicPartition) arguments[0], future))
+                yield Option.apply(disks.stream().map(disk -> directory(disk, wanted, future))
                     .filter(Optional::isPresent).map(Optional::get).findFirst()
-                    .map(found -> made(UnifiedLog.class, (of, none) -> of.equals("dir") ? found : null)).orElse(null));
+                    .map(found -> made(UnifiedLog.class, (of, none) -> switch (of) {
+                        case "dir" -> found;
+                        case "logEndOffset" -> endOffset(port, wanted);
+                        default -> null;
+                    })).orElse(null));
             }
             default -> null;
         });
+    }
+
+    /** The end of a node's own log, which also a follower tells to whom looks for errors. */
+    private static long endOffset(int port, TopicPartition wanted) throws IOException {
+        short version = 4;
+        ListOffsetsRequest request = ListOffsetsRequest.Builder.forReplica(version, ListOffsetsRequest.DEBUGGING_REPLICA_ID)
+            .setTargetTimes(List.of(new ListOffsetsTopic().setName(wanted.topic()).setPartitions(List.of(
+                new ListOffsetsPartition().setPartitionIndex(wanted.partition())
+                    .setTimestamp(ListOffsetsRequest.LATEST_TIMESTAMP)))))
+            .build(version);
+        ListOffsetsResponse told = IntegrationTestUtils.connectAndReceive(request, port);
+        return told.topics().get(0).partitions().get(0).offset();
     }
 
     /** The directory of a partition on a disk; that of a move has a name of its own. */

@@ -179,8 +179,8 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         SocketServer sockets = Inside.made(SocketServer.class,
             (method, arguments) -> method.equals("boundPort") ? port(ports, (ListenerName) arguments[0]) : null);
         KRaftMetadataCache metadata = Inside.waiting(KRaftMetadataCache.class, controller.metadataCache(), () -> await(process));
-        ReplicaManager replicas = Inside.replicaManager(process.id, metadata, process::alive);
-        LogManager logs = Inside.logManager(config);
+        LogManager logs = Inside.logManager(config, ports.values().iterator().next());
+        ReplicaManager replicas = Inside.replicaManager(process.id, metadata, process::alive, logs);
         KafkaApis requests = Inside.made(KafkaApis.class, (method, arguments) -> switch (method) {
             case "metadataCache" -> metadata;
             case "clusterId" -> clusterId;
@@ -206,6 +206,8 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
                 case "dataPlaneRequestProcessor": return requests;
                 case "authorizerPlugin": return authorizer(process);
                 case "lifecycleManager": return lifecycle;
+                case "credentialProvider": await(process); return controller.credentialProvider();
+                case "tokenCache": await(process); return controller.tokenCache();
                 case "startup": start(process); return Inside.NOTHING;
                 case "shutdown": process.stop(); return Inside.NOTHING;
                 case "awaitShutdown": return Inside.NOTHING;
@@ -214,7 +216,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         });
     }
 
-    /** The controller's authorizer; whoever looks at its ACLs waits until the broker has them, too. */
+    /** The controller's authorizer; whoever looks at its ACLs waits until the broker has them, as for users and tokens. */
     private Option<Plugin<Authorizer>> authorizer(NodeProcess process) {
         if (controller.authorizerPlugin().isEmpty()) {
             return Option.empty();
