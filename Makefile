@@ -175,7 +175,7 @@ interop-cluster: kerberos
 	@$(PY) -m pytest -q -m interop tests/interop/mixed $(ARGS)
 
 # `make interop LONG=1` runs short forms of these, because they take long and measure time.
-suites: $(VENV)/.dev
+suites: kerberos
 	@$(PY) -m tests.interop.suite $(ARGS)
 
 bench: $(VENV)/.dev

@@ -39,8 +39,8 @@ else:
 _log = logging.getLogger("ottla.broker")
 #: How long a start may keep the loop from answering probes and signals while the logs are opened.
 _OPEN_SECONDS = 0.5
-#: By then a start has done its work.
-_LOAD_AFTER_SECONDS = 1.0
+#: By then a start has done its work, and few clients have come.
+_LOAD_AFTER_SECONDS = 0.25
 
 
 def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at: float | None = None) -> int:

@@ -190,7 +190,9 @@ def cluster_tests(kind: str) -> list[str]:
     program = f"-Dottla.program={sys.executable}|-m|ottla.cli"
     log = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     launcher = "org.junit.platform.console.ConsoleLauncher"
-    return ["java", "-Xmx1500m", "-XX:+UseSerialGC", program, log, "-cp", path, launcher]
+    # For the tests' own Kerberos server.
+    exports = "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
+    return ["java", "-Xmx1500m", "-XX:+UseSerialGC", exports, program, log, "-cp", path, launcher]
 
 
 @cache

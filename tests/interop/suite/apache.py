@@ -67,6 +67,8 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "PlaintextConsumerCommitTest",
             "PlaintextConsumerFetchTest",
             "PlaintextConsumerPollTest",
+            "PlaintextConsumerSubscriptionTest",
+            "PlaintextConsumerTest",
         )
     },
     "admin": {"kafka.api": ("PlaintextAdminIntegrationTest",)},
@@ -74,8 +76,11 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "kafka": (
             "api.PlaintextConsumerAssignorsTest",
             "api.PlaintextProducerSendTest",
+            "api.TransactionsBounceTest",
             "api.TransactionsTest",
+            "server.ReplicaFetchTest",
             "server.ServerShutdownTest",
+            "server.epoch.LeaderEpochIntegrationTest",
         )
     },
     # With TLS, SCRAM and delegation tokens.
@@ -84,7 +89,31 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "api.SaslClientsWithInvalidCredentialsTest",
             "api.SslConsumerTest",
             "api.SslProducerSendTest",
+            "server.DelegationTokenRequestsTest",
             "server.DelegationTokenRequestsWithDisableTokenFeatureTest",
+        )
+    },
+    # Clients who sign in by SCRAM, tokens and certificates, and may do what an ACL lets them.
+    "authorization": {
+        "kafka.api": (
+            "DelegationTokenEndToEndAuthorizationTest",
+            "DelegationTokenEndToEndAuthorizationWithOwnerTest",
+            "GroupEndToEndAuthorizationTest",
+            "PlaintextEndToEndAuthorizationTest",
+            "SaslScramSslEndToEndAuthorizationTest",
+            "SslAdminIntegrationTest",
+            "SslEndToEndAuthorizationTest",
+        )
+    },
+    # With Kerberos, whose server is the tests' own.
+    "kerberos": {
+        "kafka": (
+            "api.SaslGssapiSslEndToEndAuthorizationTest",
+            "api.SaslMultiMechanismConsumerTest",
+            "api.SaslPlaintextConsumerTest",
+            "api.SaslSslAdminIntegrationTest",
+            "api.SaslSslConsumerTest",
+            "server.GssapiAuthenticationTest",
         )
     },
     "quorum": {

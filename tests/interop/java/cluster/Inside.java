@@ -1,8 +1,11 @@
 package org.apache.kafka.common.test;
 
+import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.lang.reflect.InvocationTargetException;
+import java.net.URL;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -27,12 +30,14 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsPartition;
 import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsTopic;
+import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.requests.ListOffsetsRequest;
 import org.apache.kafka.common.requests.ListOffsetsResponse;
@@ -57,11 +62,12 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * What a test finds inside a broker or a controller: objects of Apache's classes that ask a node of ours for each answer.
  *
- * Settings, ports, state, start, stop, metadata, and the directories and ends of logs can be had. All else is refused with
- * NOT_HERE.
+ * Settings, ports, state, start, stop, metadata, the directories and ends of logs, and counts of sign-ins can be had. All
+ * else is refused with NOT_HERE.
  */
 public final class Inside {
     private static final String NOT_HERE = "the test looks into Apache's broker: ";
+    private static final String SIGN_INS = "kafka_server_socket_server_metrics_";
 
     private final Nodes nodes;
     private final OttlaCluster cluster;
@@ -253,6 +259,22 @@ public final class Inside {
         File[] found = disk.listFiles((where, name) -> future
             ? name.startsWith(partition + ".") && name.endsWith("-future") : name.equals(partition.toString()));
         return Arrays.stream(found == null ? new File[0] : found).findFirst();
+    }
+
+    /** The counts of a node that shows its metrics at this port, each under the name that Apache's own has. */
+    public static Metrics metrics(int port) throws IOException {
+        Metrics all = new Metrics();
+        URL where = new URL("http://localhost:" + port + "/metrics");
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(where.openStream()))) {
+            lines.lines().filter(each -> each.startsWith(SIGN_INS)).forEach(each -> {
+                String name = each.substring(SIGN_INS.length(), each.indexOf('{')).replace('_', '-');
+                String listener = each.substring(each.indexOf('"') + 1, each.lastIndexOf('"'));
+                double value = Double.parseDouble(each.substring(each.lastIndexOf(' ') + 1));
+                MetricName known = all.metricName(name, "socket-server-metrics", Map.of("listener", listener));
+                all.addMetric(known, (config, now) -> value);
+            });
+        }
+        return all;
     }
 
     /** A group coordinator that knows the settings of its topic. */

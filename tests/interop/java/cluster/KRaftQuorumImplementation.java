@@ -35,6 +35,7 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.fault.FaultHandler;
@@ -138,22 +139,29 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         voters.join().forEach((id, address) -> addresses.add(id + "@localhost:" + address.getPort()));
         to.put("controller.quorum.voters", String.join(",", addresses));
         signIns(to);
+        if (to.getProperty("authorizer.class.name", "").endsWith("$TestableStandardAuthorizer")) {
+            // It changes what a controller does, which is Apache's here.
+            to.put("authorizer.class.name", StandardAuthorizer.class.getName());
+        }
+        to.put("metrics.listener", "localhost:" + NodeProcess.freePort());
         return ports;
     }
 
-    /** What the JVM's file of sign-ins says of a server, as the setting of each mechanism. */
+    /** What the JVM's file of sign-ins says of a server, or of one listener, as the setting of each mechanism. */
     private static void signIns(Properties to) {
         if (System.getProperty("java.security.auth.login.config") == null) {
             return;
         }
-        AppConfigurationEntry[] entries = Configuration.getConfiguration().getAppConfigurationEntry("KafkaServer");
+        Configuration file = Configuration.getConfiguration();
         String map = to.getProperty("listener.security.protocol.map", "");
-        for (AppConfigurationEntry entry : entries == null ? new AppConfigurationEntry[0] : entries) {
-            StringBuilder text = new StringBuilder(entry.getLoginModuleName()).append(" required");
-            entry.getOptions().forEach((name, value) -> text.append(' ').append(name).append("=\"").append(value).append('"'));
-            for (String mechanism : MECHANISMS.getOrDefault(entry.getLoginModuleName(), "").split(",")) {
-                for (String each : (map + "," + to.getProperty("listeners")).split(",")) {
-                    String listener = each.split(":")[0].toLowerCase();
+        for (String each : (map + "," + to.getProperty("listeners")).split(",")) {
+            String listener = each.split(":")[0].toLowerCase();
+            AppConfigurationEntry[] own = file.getAppConfigurationEntry(listener + ".KafkaServer");
+            AppConfigurationEntry[] entries = own == null ? file.getAppConfigurationEntry("KafkaServer") : own;
+            for (AppConfigurationEntry entry : entries == null ? new AppConfigurationEntry[0] : entries) {
+                StringBuilder text = new StringBuilder(entry.getLoginModuleName()).append(" required");
+                entry.getOptions().forEach((name, value) -> text.append(' ').append(name).append("=\"").append(value).append('"'));
+                for (String mechanism : MECHANISMS.getOrDefault(entry.getLoginModuleName(), "").split(",")) {
                     to.putIfAbsent("listener.name." + listener + "." + mechanism + ".sasl.jaas.config", text + ";");
                 }
             }
@@ -208,6 +216,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
                 case "lifecycleManager": return lifecycle;
                 case "credentialProvider": await(process); return controller.credentialProvider();
                 case "tokenCache": await(process); return controller.tokenCache();
+                case "metrics": return Inside.metrics(metricsPort(process));
                 case "startup": start(process); return Inside.NOTHING;
                 case "shutdown": process.stop(); return Inside.NOTHING;
                 case "awaitShutdown": return Inside.NOTHING;
@@ -236,6 +245,10 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         } catch (Exception e) {
             throw new RuntimeException(e);
         }
+    }
+
+    private static int metricsPort(NodeProcess process) {
+        return Integer.parseInt(process.properties.getProperty("metrics.listener").split(":")[1]);
     }
 
     private static Integer port(Map<String, Integer> ports, ListenerName listener) {

@@ -142,8 +142,12 @@ public final class NodeProcess {
     private Process run(List<String> words) throws IOException {
         List<String> command = new ArrayList<>(PROGRAM);
         command.addAll(words);
-        return new ProcessBuilder(command)
-            .redirectErrorStream(true)
+        ProcessBuilder builder = new ProcessBuilder(command);
+        String realm = System.getProperty("java.security.krb5.conf");
+        if (realm != null) {
+            builder.environment().put("KRB5_CONFIG", realm);
+        }
+        return builder.redirectErrorStream(true)
             .redirectOutput(ProcessBuilder.Redirect.appendTo(output().toFile()))
             .start();
     }
