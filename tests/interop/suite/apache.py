@@ -114,6 +114,8 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "api.SaslSslAdminIntegrationTest",
             "api.SaslSslConsumerTest",
             "server.GssapiAuthenticationTest",
+            "server.MultipleListenersWithAdditionalJaasContextTest",
+            "server.MultipleListenersWithDefaultJaasContextTest",
         )
     },
     "quorum": {

@@ -34,7 +34,7 @@ LEAST = {
     "apache (core)": 108,
     "apache (groups)": 160,
     "apache (joins)": 85,
-    "apache (kerberos)": 68,
+    "apache (kerberos)": 72,
     "apache (mirror)": 6,
     "apache (queries)": 330,
     "apache (quorum)": 50,

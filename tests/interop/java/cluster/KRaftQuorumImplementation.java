@@ -126,7 +126,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         config.originals().forEach((name, value) -> to.put(name, NodeProcess.text(value)));
         Map<String, Integer> ports = new HashMap<>();
         List<String> listeners = new ArrayList<>();
-        for (String each : to.getProperty("listeners").split(",")) {
+        for (String each : to.getProperty("listeners").split("\\s*,\\s*")) {
             String name = each.substring(0, each.indexOf("://"));
             String host = each.substring(each.indexOf("://") + 3, each.lastIndexOf(':'));
             int port = Integer.parseInt(each.substring(each.lastIndexOf(':') + 1));
@@ -154,7 +154,7 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         }
         Configuration file = Configuration.getConfiguration();
         String map = to.getProperty("listener.security.protocol.map", "");
-        for (String each : (map + "," + to.getProperty("listeners")).split(",")) {
+        for (String each : (map + "," + to.getProperty("listeners")).split("\\s*,\\s*")) {
             String listener = each.split(":")[0].toLowerCase();
             AppConfigurationEntry[] own = file.getAppConfigurationEntry(listener + ".KafkaServer");
             AppConfigurationEntry[] entries = own == null ? file.getAppConfigurationEntry("KafkaServer") : own;
