@@ -186,6 +186,7 @@ PARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "server.CordonedLogDirsIntegrationTest",
             "server.EligibleLeaderReplicasIntegrationTest",
             "server.MetadataRequestTest",
+            "server.UncleanLeaderElectionTest",
             "server.config.DynamicConfigTest",
             "server.config.MinInSyncReplicasConfigTest",
             "server.quota.ClientQuotasRequestTest",

@@ -100,6 +100,11 @@ public final class Nodes {
         return listener.equals(config.controllerListenerName()) ? node.controllerPort : node.port;
     }
 
+    /** Where the controllers show their metrics. */
+    List<Integer> controllerMetricsPorts() {
+        return nodes.values().stream().filter(node -> node.controller).map(node -> node.healthPort).toList();
+    }
+
     int controllerPort(int id) {
         return nodes.get(id).controllerPort;
     }
@@ -244,9 +249,7 @@ public final class Nodes {
         all.put("node.id", Integer.toString(node.id()));
         all.put("metadata.log.dir", node.process.directory().resolve("metadata").toString());
         all.put("log.dirs", node.broker ? disks(node) : node.process.directory().resolve("metadata").toString());
-        if (signInOfItsOwn()) {
-            all.put("metrics.listener", "localhost:" + node.healthPort);
-        }
+        all.put("metrics.listener", "localhost:" + node.healthPort);
         all.putIfAbsent("listener.security.protocol.map", String.format("%s:%s,%s:%s",
             broker, config.brokerSecurityProtocol().name, controller, config.controllerSecurityProtocol().name));
         String atBroker = broker + "://localhost:" + node.port;

@@ -176,6 +176,7 @@ public final class OttlaCluster implements ClusterInstance {
         started = true;
         try {
             nodes().startAll();
+            Elections.show(nodes.controllerMetricsPorts());
             waitForReadyBrokers();
         } catch (Exception e) {
             throw new RuntimeException(e);
@@ -193,6 +194,7 @@ public final class OttlaCluster implements ClusterInstance {
             return;
         }
         stopped = true;
+        Elections.hide();
         try {
             if (nodes != null) {
                 nodes.close();
