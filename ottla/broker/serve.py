@@ -2,8 +2,8 @@
 
 Rules:
 - One line when the node serves, one when it stops, one when it fails.
-- Modules that a fresh node does not need are imported on a thread a second after the node serves, before a request
-  needs them. The garbage collector is off until then: its passes over the start's objects cost as much as thirty
+- Modules that a fresh node does not need are imported on a thread soon after the node serves, before a request needs
+  them. The garbage collector is off until then: its passes over the start's objects cost as much as thirty
   imports.
 - SIGTERM and SIGINT stop the node cleanly, so that the next start has nothing to recover.
 - A crash leaves no core file, which would contain the node's secrets.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Authentications:
-    """Counts since the start, as Apache Kafka counts them: by TLS handshake, or by SASL where a listener has it."""
+    """Counts since the start: by TLS handshake, or by SASL where a listener has it."""
 
     successful: int = 0
     failed: int = 0

@@ -121,6 +121,8 @@ class Connection:
         if not count:
             return self.close("the peer closed the connection")
         self.heard_at = self._now()
+        if self.heard_at > self.turns.due:
+            self.turns.send()
         self._handling = True
         try:
             if self._partial is None:
@@ -341,7 +343,6 @@ class Connection:
             self._read_again()
 
     def _answer(self) -> None:
-        """Send what was ready at the end of a read."""
         if not self.closed:
             self._send_ready()
             self._read_or_not()

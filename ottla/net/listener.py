@@ -299,6 +299,8 @@ class ListeningSocket:
             handle.cancel()
             sock.close()
         self._refused.clear()
+        # The loop may have been stopped before the end of its turn.
+        self._turns.send()
         for connection in list(self.connections):
             connection.close("the node stops")
 

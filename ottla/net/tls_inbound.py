@@ -43,7 +43,7 @@ class TlsAcceptor:
         #: Called after the handshake; raises PeerError if the connection must be refused.
         self.on_secured = on_secured
         self.handshake_seconds = handshake_seconds
-        #: Counts refused handshakes; `on_secured` counts the others.
+        #: Counts those who are refused; `on_secured` counts the others.
         self.authentications = authentications or Authentications()
         #: Handshakes in progress.
         self.handshakes_running = 0
@@ -71,12 +71,13 @@ class TlsConnection(Connection):
         self._acceptor.handshakes_running -= 1
         if error is not None:
             # A peer that leaves is not refused.
-            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
                 self._acceptor.authentications.failed += 1
             return self.close(f"the TLS handshake failed: {tls_reason(error)}")
         try:
             self._acceptor.on_secured(self, self._tls.tls)
         except PeerError as refused:
+            self._acceptor.authentications.failed += 1
             return self.close(str(refused))
         self._loop.add_reader(self._fd, self._readable)
         # A request may have arrived together with the end of the handshake.

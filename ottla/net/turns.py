@@ -12,14 +12,15 @@ from time import monotonic
 ROUND_SECONDS = 0.001
 #: A request that is read so soon after the last answer came in the same turn of the loop, or nearly so.
 BUSY_SECONDS = 15e-6
-#: An answer waits this long for others of its turn at most, and then for the request that is being handled.
+#: When an answer has waited for others of its turn for this long, the next read sends it first.
 TOGETHER_SECONDS = 0.001
+_NEVER = float("inf")
 
 
 class Turns:
     """The work that waits for its next slice. A listener creates it."""
 
-    __slots__ = ("_answered_at", "_end_is_planned", "_loop", "_sending", "_sending_since", "_waiting", "now")
+    __slots__ = ("_answered_at", "_end_is_planned", "_loop", "_sending", "_waiting", "due", "now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = monotonic) -> None:
         self._loop = loop
@@ -28,7 +29,9 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
         #: Calls that send answers of this turn.
         self._sending: deque[Callable[[], None]] = deque()
-        self._sending_since = self._answered_at = float("-inf")
+        #: From then on a read calls `send` first.
+        self.due = _NEVER
+        self._answered_at = -_NEVER
         self._end_is_planned = False
 
     def answer(self, send: Callable[[], None], read_at: float) -> None:
@@ -40,29 +43,26 @@ class Turns:
             send()
         else:
             if not self._sending:
-                self._sending_since = read_at
+                self.due = read_at + TOGETHER_SECONDS
                 if not self._end_is_planned:
                     self._end_is_planned = True
                     self._loop.call_soon(self._end)
             self._sending.append(send)
-            if read_at - self._sending_since > TOGETHER_SECONDS:
-                self._send()
         self._answered_at = self.now()
 
     def _end(self) -> None:
         self._end_is_planned = False
-        self._send()
+        self.send()
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send what waits for the end of the turn. An answer that fails holds up no other."""
+        self.due = _NEVER
         sending = self._sending
-        try:
-            while sending:
+        while sending:
+            try:
                 sending.popleft()()
-        finally:
-            # After an error the others are sent all the same.
-            if sending and not self._end_is_planned:
-                self._end_is_planned = True
-                self._loop.call_soon(self._end)
+            except Exception as error:
+                self._loop.call_exception_handler({"message": "An answer cannot be sent", "exception": error})
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` once, after everything that already waits has had a slice. It may call `wait` again."""

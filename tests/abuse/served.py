@@ -31,7 +31,7 @@ KEPT_MIN = 0.8
 _RATE_ANSWERS_MIN = 30
 _ROOT = Path(__file__).parents[2]
 #: `ottla start`, which says its address and then, for each line that it reads, the most memory that it has had. What it
-#: imports a second after it serves is there from the beginning: the attack is on a node that has been up for a while.
+#: imports soon after it serves is there from the beginning: the attack is on a node that has been up for a while.
 _PROGRAM = """
 import os, resource, signal, sys, threading
 import ottla.broker.serve

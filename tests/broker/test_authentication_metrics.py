@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
 
 import ottla
 from ottla.client import Admin, AuthenticationFailed, TlsFailed
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker import sasl_scene, tls_scene
 from tests.broker.test_observe import SETTINGS, scraped
@@ -90,10 +92,20 @@ def test_handshakes_count_where_no_sasl_follows(tmp_path: Path) -> None:
         assert found["OPEN"] == (0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize(("said", "failed"), [(b"", 0), (b"GET / HTTP/1.1\r\n\r\n", 1)])
+def client_hello() -> bytes:
+    """The beginning of a handshake, and a peer's word that it leaves (close_notify)."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="node")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read() + b"\x15\x03\x03\x00\x02\x01\x00"
+
+
+@pytest.mark.parametrize(("said", "failed"), [(b"", 0), (client_hello(), 0), (b"GET / HTTP/1.1\r\n\r\n", 1)])
 def test_who_leaves_before_the_end_of_a_handshake_is_not_refused(tmp_path: Path, said: bytes, failed: int) -> None:
     files = certificate.make(tmp_path)
-    with ottla.Node(settings=tls_scene.settings(files) | SETTINGS) as node:
+    settings = tls_scene.settings(files) | SETTINGS | {"ssl.enabled.protocols": "TLSv1.2"}
+    with ottla.Node(settings=settings) as node:
         host, _, port = tls_scene.address(node, "OPEN").rpartition(":")
         with socket.create_connection((host, int(port)), timeout=20) as sock:
             sock.sendall(said)
@@ -102,3 +114,14 @@ def test_who_leaves_before_the_end_of_a_handshake_is_not_refused(tmp_path: Path,
             while sock.recv(1000):
                 pass
         assert counted(node)["OPEN"] == (0, failed, 0, 0, 0)
+
+
+def test_a_certificate_that_no_rule_names_is_refused(tmp_path: Path) -> None:
+    files = certificate.make(tmp_path)
+    rules = {"listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=nobody$/nobody/"}
+    with ottla.Node(settings=tls_scene.settings(files, **rules) | SETTINGS) as node:
+        shown = {"ssl.keystore.location": str(files.client), "default.api.timeout.ms": 1000, "request.timeout.ms": 500}
+        with Admin(tls_scene.client(node, "SSL", files, **shown)) as admin, pytest.raises(OttlaError):
+            admin.list_topics()
+        successful, failed, *_ = counted(node)["SSL"]
+        assert successful == 0 and failed >= 1

@@ -1,4 +1,4 @@
-"""Answers of one turn of the loop leave together when requests come thick and fast, and none waits for long."""
+"""Answers of one turn of the loop leave together when requests come thick and fast, or when they are due."""
 
 from __future__ import annotations
 
@@ -82,23 +82,51 @@ def test_the_work_of_a_request_is_no_pause(served: Served, clock: Clock) -> None
     assert sent == ["first", "second"]
 
 
-def test_no_answer_waits_for_longer_than_its_bound(served: Served, clock: Clock) -> None:
-    queue, sent = Turns(served.loop, clock), list[int]()
-    step = turns.BUSY_SECONDS / 2
-    for number in range(500):
-        queue.answer(lambda number=number: sent.append(number), clock())  # type: ignore[misc]
-        clock.seconds += step
-        assert (number + 1 - len(sent)) * step <= turns.TOGETHER_SECONDS + 2 * step
+def test_what_waits_is_due_after_a_bound(served: Served, clock: Clock) -> None:
+    queue, sent = Turns(served.loop, clock), list[str]()
+    assert queue.due == float("inf")
+    queue.answer(lambda: sent.append("first"), clock())
+    assert queue.due == float("inf"), "nothing waits"
+    began = clock.seconds
+    for name in ("second", "third"):
+        queue.answer(lambda name=name: sent.append(name), clock())  # type: ignore[misc]
+        clock.seconds += turns.BUSY_SECONDS / 2
+    assert queue.due == began + turns.TOGETHER_SECONDS and sent == ["first"]
+    queue.send()
+    assert queue.due == float("inf") and sent == ["first", "second", "third"]
+    # The end of the turn that was planned serves what waits by then.
+    queue.answer(lambda: sent.append("fourth"), clock())
+    assert len(sent) == 3
     turn(served)
-    assert sent == list(range(500))
-    # The end of the turn that was planned is still planned once, and the next answers have theirs.
-    queue.answer(lambda: sent.append(500), clock())
-    assert len(sent) == 500
-    turn(served)
-    assert sent[-1] == 500
+    assert sent[-1] == "fourth"
 
 
-def test_an_answer_that_fails_holds_up_no_other(served: Served, clock: Clock) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_no_read_begins_before_an_answer_that_is_due(
+    served: Served, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """Also if the other reads of the turn are answered later, or never."""
+    monkeypatch.setattr(turns, "BUSY_SECONDS", 1e9)
+    monkeypatch.setattr(turns, "TOGETHER_SECONDS", -1.0)
+    socks = [served.client() for _ in range(6)]
+    waiting: list[int] = []
+
+    def answer(frame: bytes, slot: Slot) -> None:
+        waiting.append(len(served.listener._turns._sending))
+        if answers or len(served.frames) < 3:
+            slot.fill([frame])
+
+    served.answer = answer
+    served.until(lambda: len(served.listener.connections) == len(socks))
+    for sock in socks:
+        sock.send(framed(b"x"))
+    served.until(lambda: len(waiting) == len(socks))
+    assert waiting == [0] * len(socks)
+    for sock in socks:
+        sock.close()
+
+
+def test_an_answer_that_fails_holds_up_no_other_and_no_read(served: Served, clock: Clock) -> None:
     failures: list[object] = []
     served.loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
     queue, sent = Turns(served.loop, clock), list[str]()
@@ -109,8 +137,30 @@ def test_an_answer_that_fails_holds_up_no_other(served: Served, clock: Clock) ->
     queue.answer(lambda: sent.append("first"), clock())
     queue.answer(fail, clock())
     queue.answer(lambda: sent.append("last"), clock())
-    served.until(lambda: len(sent) == 2)
-    assert [str(each) for each in failures] == ["broken"]
+    queue.send()
+    assert sent == ["first", "last"] and [str(each) for each in failures] == ["broken"]
+
+
+def test_a_stop_sends_the_answers_that_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that is stopped looks at its sockets once more, and not at what this planned."""
+    monkeypatch.setattr(turns, "BUSY_SECONDS", 1e9)
+    monkeypatch.setattr(turns, "TOGETHER_SECONDS", 1e9)
+    socks = [served.client() for _ in range(20)]
+    served.until(lambda: len(served.listener.connections) == len(socks))
+
+    def send_all() -> None:
+        for sock in socks:
+            sock.send(framed(b"x"))
+
+    served.loop.call_soon(served.loop.stop)
+    served.loop.call_soon(lambda: served.loop.call_soon(send_all))
+    served.loop.run_forever()
+    handled = len(served.frames)
+    assert handled
+    served.listener.close()
+    assert sum(map(has_an_answer, socks)) == handled
+    for sock in socks:
+        sock.close()
 
 
 def test_a_client_that_was_closed_meanwhile_gets_nothing_and_harms_no_other(

@@ -26,7 +26,11 @@ final class Elections {
     static void show(List<Integer> ports) throws ReflectiveOperationException {
         Field metrics = MetricsRegistry.class.getDeclaredField("metrics");
         metrics.setAccessible(true);
-        Meter meter = Inside.made(Meter.class, (method, arguments) -> method.equals("count") ? sum(ports) : null);
+        Meter meter = Inside.made(Meter.class, (method, arguments) -> switch (method) {
+            case "count" -> sum(ports);
+            case "stop" -> Inside.NOTHING;
+            default -> null;
+        });
         ((Map<MetricName, Metric>) metrics.get(KafkaYammerMetrics.defaultRegistry())).put(NAME, meter);
     }
 

@@ -191,8 +191,8 @@ public final class Inside {
     /** A replica manager of a broker that knows what it leads, and in which epoch, from this metadata. */
     public static ReplicaManager replicaManager(int id, MetadataCache metadata, BooleanSupplier alive, LogManager logs) {
         return made(ReplicaManager.class, (method, arguments) -> {
-            if (method.equals("logManager")) {
-                return logs;
+            if (method.equals("logManager") || method.equals("metadataCache")) {
+                return method.equals("logManager") ? logs : metadata;
             }
             if (!(arguments.length == 1 && arguments[0] instanceof TopicPartition wanted)) {
                 return null;

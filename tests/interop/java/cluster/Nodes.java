@@ -45,6 +45,8 @@ public final class Nodes {
         final NodeProcess process;
         boolean broker;
         boolean controller;
+        /** Of a combined node: it runs as a controller alone. */
+        boolean brokerStopped;
         final int port;
         final int controllerPort;
         final Uuid directoryId;
@@ -114,7 +116,7 @@ public final class Nodes {
     }
 
     boolean alive(int id) {
-        return nodes.get(id).process.alive();
+        return !nodes.get(id).brokerStopped && nodes.get(id).process.alive();
     }
 
     /** Whether a node says of itself that it serves clients. */
@@ -156,18 +158,31 @@ public final class Nodes {
         }
     }
 
-    void start(int id) throws IOException {
-        nodes.get(id).process.start();
+    void start(int id) throws IOException, InterruptedException {
+        Node node = nodes.get(id);
+        if (node.brokerStopped) {
+            node.process.stop();
+            node.brokerStopped = false;
+            describeRoles(node);
+        }
+        node.process.start();
     }
 
-    void startAll() throws IOException {
+    void startAll() throws IOException, InterruptedException {
         for (int id : nodes.keySet()) {
             start(id);
         }
     }
 
-    void stop(int id) throws InterruptedException {
-        nodes.get(id).process.stop();
+    /** Stop a broker; the controller of a combined node goes on after a start of its own. */
+    void stop(int id) throws IOException, InterruptedException {
+        Node node = nodes.get(id);
+        node.process.stop();
+        if (node.controller && node.broker) {
+            node.brokerStopped = true;
+            describeRoles(node);
+            node.process.start();
+        }
     }
 
     /** A node that has ended by itself is an error, with what it said. */
@@ -245,17 +260,13 @@ public final class Nodes {
         String controller = config.controllerListenerName().value();
         Properties all = node.process.properties;
         all.putAll(config.serverProperties());
-        all.put("process.roles", node.broker ? node.controller ? "broker,controller" : "broker" : "controller");
         all.put("node.id", Integer.toString(node.id()));
         all.put("metadata.log.dir", node.process.directory().resolve("metadata").toString());
         all.put("log.dirs", node.broker ? disks(node) : node.process.directory().resolve("metadata").toString());
         all.put("metrics.listener", "localhost:" + node.healthPort);
         all.putIfAbsent("listener.security.protocol.map", String.format("%s:%s,%s:%s",
             broker, config.brokerSecurityProtocol().name, controller, config.controllerSecurityProtocol().name));
-        String atBroker = broker + "://localhost:" + node.port;
-        String atController = controller + "://localhost:" + node.controllerPort;
-        all.putIfAbsent("listeners",
-            node.broker ? node.controller ? atBroker + "," + atController : atBroker : atController);
+        describeRoles(node);
         all.putIfAbsent("inter.broker.listener.name", broker);
         all.putIfAbsent("controller.listener.names", controller);
         Stream<Node> voters = nodes.values().stream().filter(each -> each.controller);
@@ -275,6 +286,16 @@ public final class Nodes {
             secure(all, broker, controller);
         }
         all.putAll(config.perServerOverrideProperties().getOrDefault(node.id(), Map.of()));
+    }
+
+    private void describeRoles(Node node) {
+        boolean broker = node.broker && !node.brokerStopped;
+        Properties all = node.process.properties;
+        all.put("process.roles", broker ? node.controller ? "broker,controller" : "broker" : "controller");
+        String atBroker = config.brokerListenerName().value() + "://localhost:" + node.port;
+        String atController = config.controllerListenerName().value() + "://localhost:" + node.controllerPort;
+        String own = broker ? node.controller ? atBroker + "," + atController : atBroker : atController;
+        all.put("listeners", config.serverProperties().getOrDefault("listeners", own));
     }
 
     private static void secure(Properties all, String... listeners) {

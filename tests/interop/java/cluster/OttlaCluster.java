@@ -213,7 +213,7 @@ public final class OttlaCluster implements ClusterInstance {
     public void shutdownBroker(int id) {
         try {
             nodes().stop(id);
-        } catch (InterruptedException e) {
+        } catch (IOException | InterruptedException e) {
             throw new RuntimeException(e);
         }
     }
