@@ -156,7 +156,7 @@ class BrokerLife:
     def stop(self, done: Callable[[], None]) -> None:
         """Have leadership moved away, and call `done` when the broker may stop; at once on the only node."""
         self._on_end = done
-        if self._is_last():
+        if self.is_alone:
             self._end("")
         else:
             self._step(StopWanted())
@@ -166,13 +166,6 @@ class BrokerLife:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-
-    def _is_last(self) -> bool:
-        """Whether this node is the active controller, and no other live broker could take over."""
-        node_id, leader = self._runtime.node_id, self._quorum.leader
-        if leader is None or leader.node_id != node_id:
-            return False
-        return all(broker.fenced or broker.broker_id == node_id for broker in self._quorum.image.brokers.values())
 
     # ---- the machine
 

@@ -272,7 +272,12 @@ class MetadataLog:
             _log.warning("cannot write what a clean stop adds to %s: %s", self.log.path, error)
 
     def _record_stop(self) -> None:
-        broker = self.decided.brokers.get(self._settings.node_id)
+        """Fence the broker of a single-node cluster without moving its leaders (decision 0431).
+
+        Among others, a fenced broker must not stay a leader: a controlled shutdown or the next controller fences it.
+        """
+        node_id, brokers = self._settings.node_id, self.decided.brokers
+        broker = brokers.get(node_id) if len(brokers) == 1 else None
         decides = self._controller.is_active and self.raft.sync.failure is None
         if decides and broker is not None and not broker.fenced:
             fence = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
