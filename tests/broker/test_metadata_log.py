@@ -24,14 +24,7 @@ from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.batch import read
 from ottla.wire.record import control
-from ottla.wire.record.metadata import (
-    BrokerRegistrationChangeRecord,
-    FeatureLevelRecord,
-    NoOpRecord,
-    RegisterBrokerRecord,
-    pack,
-    parse,
-)
+from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, pack, parse
 from tests.controller.place import Place, allocate, ask, create
 from tests.controller.scene import without_place
 
@@ -94,23 +87,6 @@ def test_what_was_decided_is_there_after_a_clean_stop(place: Place) -> None:
         assert log.image.topics == before.topics
         assert log.image.brokers[1].is_active
         assert log.leader_epoch == 2
-
-
-@pytest.mark.parametrize("others", [False, True])
-def test_a_clean_stop_fences_the_only_broker_and_none_among_others(place: Place, *, others: bool) -> None:
-    """Whoever leads is not fenced: another may come back and would never be elected."""
-    with place.node() as log:
-        create(log, "a")
-        if others:
-            log.append([RegisterBrokerRecord(broker_id=2, broker_epoch=log.log.end_offset, fenced=True)])
-    records = [
-        parse(record.value or b"")[0]
-        for batch in read(whole(place, "00000000000000000000.log"))
-        if not batch.header.is_control
-        for record in batch.records()
-    ]
-    fenced = [each for each in records if isinstance(each, BrokerRegistrationChangeRecord) and each.fenced == 1]
-    assert [each.broker_id for each in fenced] == ([] if others else [1])
 
 
 @pytest.mark.parametrize("seed", range(20))
