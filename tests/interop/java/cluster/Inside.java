@@ -234,7 +234,8 @@ public final class Inside {
                     .filter(Optional::isPresent).map(Optional::get).findFirst()
                     .map(found -> made(UnifiedLog.class, (of, none) -> switch (of) {
                         case "dir" -> found;
-                        case "logEndOffset" -> endOffset(port, wanted);
+                        case "logEndOffset" -> offset(port, wanted, ListOffsetsRequest.LATEST_TIMESTAMP);
+                        case "logStartOffset" -> offset(port, wanted, ListOffsetsRequest.EARLIEST_TIMESTAMP);
                         default -> null;
                     })).orElse(null));
             }
@@ -242,13 +243,12 @@ public final class Inside {
         });
     }
 
-    /** The end of a node's own log, which also a follower tells to whom looks for errors. */
-    private static long endOffset(int port, TopicPartition wanted) throws IOException {
+    /** The start or the end of a node's own log, which also a follower tells to whom looks for errors. */
+    private static long offset(int port, TopicPartition wanted, long timestamp) throws IOException {
         short version = 4;
         ListOffsetsRequest request = ListOffsetsRequest.Builder.forReplica(version, ListOffsetsRequest.DEBUGGING_REPLICA_ID)
             .setTargetTimes(List.of(new ListOffsetsTopic().setName(wanted.topic()).setPartitions(List.of(
-                new ListOffsetsPartition().setPartitionIndex(wanted.partition())
-                    .setTimestamp(ListOffsetsRequest.LATEST_TIMESTAMP)))))
+                new ListOffsetsPartition().setPartitionIndex(wanted.partition()).setTimestamp(timestamp)))))
             .build(version);
         ListOffsetsResponse told = IntegrationTestUtils.connectAndReceive(request, port);
         return told.topics().get(0).partitions().get(0).offset();
