@@ -119,8 +119,11 @@ class Controller:
         return command(self, ControllerCall(image, request, version, charge, now_ms))
 
     def note_contact(self, broker: BrokerImage, now_ms: int) -> None:
-        """Renew the session of a broker that is known to be alive without a heartbeat."""
-        if self._active is not None:
+        """Renew the session of the broker in this process, unless it has not sent a heartbeat since it was registered.
+
+        An earlier process may have registered it: this one may read its logs for an hour, or have no broker at all.
+        """
+        if self._active is not None and self._active.state(broker).metadata_offset >= 0:
             self._active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
 
     def deadline_ms(self) -> int | None:

@@ -30,6 +30,7 @@ def test_a_request_that_no_controller_takes_is_a_mistake_of_the_program() -> Non
 def test_a_broker_that_is_heard_of_otherwise_keeps_its_session() -> None:
     fleet = Fleet(2)
     timeout_ms = fleet.settings.broker_session_timeout_ms
+    fleet.beat(1)
     for _ in range(3):
         fleet.wait(timeout_ms * 2 // 3)
         fleet.controller.note_contact(fleet.image.brokers[1], fleet.now_ms)
@@ -37,6 +38,17 @@ def test_a_broker_that_is_heard_of_otherwise_keeps_its_session() -> None:
     fleet.controller.resign()
     fleet.controller.note_contact(fleet.image.brokers[1], fleet.now_ms)
     assert fleet.controller.deadline_ms() is None
+
+
+def test_a_broker_of_an_earlier_process_is_not_heard_of_otherwise() -> None:
+    fleet = Fleet(2)
+    fleet.controller.resign()
+    fleet.controller.activate(fleet.image, fleet.now_ms)
+    for _ in range(3):
+        fleet.wait(fleet.settings.broker_session_timeout_ms * 2 // 3)
+        fleet.controller.note_contact(fleet.image.brokers[1], fleet.now_ms)
+        fleet.beat(2)
+    assert (fleet.image.brokers[1].fenced, fleet.image.brokers[2].fenced) == (True, False)
 
 
 def test_a_session_ends_one_millisecond_after_its_timeout() -> None:
