@@ -38,7 +38,6 @@ from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.directory.directory import LockingDisk
 from ottla.metadata.image import BROKER, Image
-from ottla.net.authentications import Authentications
 from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.memory import RequestMemory
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from ottla.broker.observe.endpoint import Observation
     from ottla.broker.partitions import clean_worker
     from ottla.net import outbound
+    from ottla.net.authentications import Authentications
     from ottla.security.token_keys import TokenKeys
 else:
     clean_worker = LazyModule("ottla.broker.partitions.clean_worker")
@@ -264,9 +264,11 @@ class MetadataNode(Runtime, ABC):
         principals = self._principals(at, dispatch)
         if principals is not None:
             on_frame = principals.on_frame
-        authentications = Authentications()
+        authentications = None
         if at.security_protocol != "PLAINTEXT":
-            self.authentications[at.name] = authentications
+            from ottla.net.authentications import Authentications
+
+            authentications = self.authentications[at.name] = Authentications()
         if at.security_protocol.startswith("SASL"):
             from ottla.broker.dispatch.sign_in import SignIns
 
@@ -275,7 +277,9 @@ class MetadataNode(Runtime, ABC):
             self._undo.callback(sign_ins.close)
             on_frame = sign_ins.on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
-        more = {} if self.security is None else self.security.connection_of(at.name, authentications)
+        more = {}
+        if self.security is not None and authentications is not None:
+            more = self.security.connection_of(at.name, authentications)
         listener = self._ports.listener(
             at.name,
             self.loop,
