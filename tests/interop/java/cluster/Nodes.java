@@ -263,7 +263,10 @@ public final class Nodes {
         all.put("node.id", Integer.toString(node.id()));
         all.put("metadata.log.dir", node.process.directory().resolve("metadata").toString());
         all.put("log.dirs", node.broker ? disks(node) : node.process.directory().resolve("metadata").toString());
-        all.put("metrics.listener", "localhost:" + node.healthPort);
+        // With metrics, brokers also serve the requests by which clients push theirs.
+        if (signInOfItsOwn() || all.containsKey("unclean.leader.election.interval.ms")) {
+            all.put("metrics.listener", "localhost:" + node.healthPort);
+        }
         all.putIfAbsent("listener.security.protocol.map", String.format("%s:%s,%s:%s",
             broker, config.brokerSecurityProtocol().name, controller, config.controllerSecurityProtocol().name));
         describeRoles(node);
