@@ -4,11 +4,8 @@ import com.yammer.metrics.core.Meter;
 import com.yammer.metrics.core.Metric;
 import com.yammer.metrics.core.MetricName;
 import com.yammer.metrics.core.MetricsRegistry;
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.lang.reflect.Field;
-import java.net.URL;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
@@ -41,11 +38,8 @@ final class Elections {
     private static long sum(List<Integer> ports) throws IOException {
         double sum = 0;
         for (int port : ports) {
-            URL where = new URL("http://localhost:" + port + "/metrics");
-            try (BufferedReader lines = new BufferedReader(new InputStreamReader(where.openStream()))) {
-                sum += lines.lines().filter(each -> each.startsWith(COUNTED))
-                    .mapToDouble(each -> Double.parseDouble(each.substring(COUNTED.length()))).sum();
-            }
+            sum += Inside.shown(port, COUNTED).stream()
+                .mapToDouble(each -> Double.parseDouble(each.substring(COUNTED.length()))).sum();
         }
         return Math.round(sum);
     }

@@ -191,8 +191,11 @@ public final class Inside {
     /** A replica manager of a broker that knows what it leads, and in which epoch, from this metadata. */
     public static ReplicaManager replicaManager(int id, MetadataCache metadata, BooleanSupplier alive, LogManager logs) {
         return made(ReplicaManager.class, (method, arguments) -> {
-            if (method.equals("logManager") || method.equals("metadataCache")) {
-                return method.equals("logManager") ? logs : metadata;
+            if (method.equals("logManager")) {
+                return logs;
+            }
+            if (method.equals("metadataCache")) {
+                return metadata;
             }
             if (!(arguments.length == 1 && arguments[0] instanceof TopicPartition wanted)) {
                 return null;
@@ -264,17 +267,22 @@ public final class Inside {
     /** The counts of a node that shows its metrics at this port, each under the name that Apache's own has. */
     public static Metrics metrics(int port) throws IOException {
         Metrics all = new Metrics();
-        URL where = new URL("http://localhost:" + port + "/metrics");
-        try (BufferedReader lines = new BufferedReader(new InputStreamReader(where.openStream()))) {
-            lines.lines().filter(each -> each.startsWith(SIGN_INS)).forEach(each -> {
-                String name = each.substring(SIGN_INS.length(), each.indexOf('{')).replace('_', '-');
-                String listener = each.substring(each.indexOf('"') + 1, each.lastIndexOf('"'));
-                double value = Double.parseDouble(each.substring(each.lastIndexOf(' ') + 1));
-                MetricName known = all.metricName(name, "socket-server-metrics", Map.of("listener", listener));
-                all.addMetric(known, (config, now) -> value);
-            });
+        for (String each : shown(port, SIGN_INS)) {
+            String name = each.substring(SIGN_INS.length(), each.indexOf('{')).replace('_', '-');
+            String listener = each.substring(each.indexOf('"') + 1, each.lastIndexOf('"'));
+            double value = Double.parseDouble(each.substring(each.lastIndexOf(' ') + 1));
+            MetricName known = all.metricName(name, "socket-server-metrics", Map.of("listener", listener));
+            all.addMetric(known, (config, now) -> value);
         }
         return all;
+    }
+
+    /** The samples that begin so among the metrics that a node shows at this port. */
+    static List<String> shown(int port, String beginning) throws IOException {
+        URL where = new URL("http://localhost:" + port + "/metrics");
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(where.openStream()))) {
+            return lines.lines().filter(each -> each.startsWith(beginning)).toList();
+        }
     }
 
     /** A group coordinator that knows the settings of its topic. */

@@ -33,13 +33,6 @@ class Server(ByListener):
     others = "User:server"
 
 
-class GroupByListener(ByListener):
-    """A group for the clients, and one for brokers and controllers."""
-
-    principals: ClassVar[Mapping[str, str]] = {"EXTERNAL": "Group:client"}
-    others = "Group:broker"
-
-
 class GroupOfUser(ByListener):
     """A group of each user; that of one has another name."""
 
